@@ -1,0 +1,87 @@
+"""Compressive learning: a dataset becomes one small exact vector, the sketch.
+
+``rows → scaling → features → pooling → Sketch → decoder → estimator``. Everything
+public is here; modules are imported when a name is first used, so importing
+sketchlearn costs nothing and never loads torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sketchlearn.estimators.pca import CompressivePCA
+    from sketchlearn.estimators.ridge import CompressiveRidge
+    from sketchlearn.features.base import AbstractFeatureMap
+    from sketchlearn.features.clipping import clipped
+    from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.hashing import (
+        BloomFeatures,
+        CountMinFeatures,
+        CountSketchFeatures,
+    )
+    from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+    from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+    from sketchlearn.features.quadratic import QuadraticFeatures
+    from sketchlearn.scaling import Scaling
+    from sketchlearn.sketch import Sketch, sketch_rows
+    from sketchlearn.storage import dumps, load, loads, save
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AbstractFeatureMap": "features.base",
+    "BloomFeatures": "features.hashing",
+    "CompressivePCA": "estimators.pca",
+    "CompressiveRidge": "estimators.ridge",
+    "ConcatenatedFeatures": "features.composition",
+    "CountMinFeatures": "features.hashing",
+    "CountSketchFeatures": "features.hashing",
+    "CrossMomentFeatures": "features.moments",
+    "FourierFeatures": "features.kernel",
+    "MomentFeatures": "features.moments",
+    "NystromFeatures": "features.kernel",
+    "QuadraticFeatures": "features.quadratic",
+    "Scaling": "scaling",
+    "Sketch": "sketch",
+    "clipped": "features.clipping",
+    "dumps": "storage",
+    "load": "storage",
+    "loads": "storage",
+    "save": "storage",
+    "sketch_rows": "sketch",
+}
+
+__all__ = [
+    "AbstractFeatureMap",
+    "BloomFeatures",
+    "CompressivePCA",
+    "CompressiveRidge",
+    "ConcatenatedFeatures",
+    "CountMinFeatures",
+    "CountSketchFeatures",
+    "CrossMomentFeatures",
+    "FourierFeatures",
+    "MomentFeatures",
+    "NystromFeatures",
+    "QuadraticFeatures",
+    "Scaling",
+    "Sketch",
+    "clipped",
+    "dumps",
+    "load",
+    "loads",
+    "save",
+    "sketch_rows",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sketchlearn' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"sketchlearn.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,251 @@
+"""The command line: one function per command, each a few library calls.
+
+Results go to stdout, talk and progress to stderr. Exit codes: 0 done, 1 refused or
+failed, 2 wrong usage, 130 interrupted. Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+import sketchlearn as sl
+from sketchlearn.errors import SketchlearnError
+
+__all__ = ["main"]
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_OUT = click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False), help="Write here."
+)
+_FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
+
+
+class _Group(click.Group):
+    """Turns our errors into one line on stderr and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (SketchlearnError, OSError) as error:
+            if ctx.params.get("debug"):
+                raise
+            _fail(str(error))
+        except KeyboardInterrupt:
+            click.echo("interrupted; nothing was written.", err=True)
+            sys.exit(130)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(sl.__version__, prog_name="sketchlearn")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def main(debug: bool) -> None:
+    """Learn from one small exact vector: the sketch of a dataset."""
+
+
+@main.command()
+@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1000))
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False),
+    help="Keep the generated files and the sketch here (default: a temporary folder).",
+)
+@_JSON
+def demo(rows: int, directory: str | None, as_json: bool) -> None:
+    """Sketch, merge, forget and learn from a million generated rows."""
+    demonstrate = _lazy("demo").demonstrate
+    report = demonstrate(
+        rows, directory, say=lambda text: click.echo(text, err=as_json)
+    )
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@_OUT
+@_FORCE
+@click.option("--for", "model", type=click.Choice(["pca", "ridge"]), default="pca")
+@click.option("--target", multiple=True, help="Target column of a ridge regression.")
+@click.option("--columns", help="Comma-separated columns to read (default: all).")
+@click.option("--size", default=2000, show_default=True, type=click.IntRange(1))
+@click.option("--bounds", nargs=2, type=float, help="Declared range of every feature.")
+@click.option("--target-bounds", nargs=2, type=float, help="Declared target range.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--like", type=click.Path(), help="Use the feature map of this sketch.")
+@click.option("--drop-invalid", is_flag=True, help="Leave out rows with NaN.")
+@_JSON
+def sketch(
+    data: tuple[str, ...],
+    output: str,
+    force: bool,
+    model: str,
+    target: tuple[str, ...],
+    columns: str | None,
+    size: int,
+    bounds: tuple[float, float] | None,
+    target_bounds: tuple[float, float] | None,
+    seed: int,
+    like: str | None,
+    drop_invalid: bool,
+    as_json: bool,
+) -> None:
+    """Sketch the rows of DATA (Parquet, CSV or Arrow files, globs, folders)."""
+    _require_free(output, force)
+    if (model == "ridge") != bool(target):
+        raise click.UsageError("--for ridge and --target COLUMN go together.")
+    open_rows = _lazy("rows.batches").open_rows
+    source = list(data) if len(data) > 1 else data[0]
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    if target:
+        found = names or open_rows(source).names
+        names = [name for name in found if name not in target] + list(target)
+    invalid = "drop" if drop_invalid else "raise"
+    batches = open_rows(source, columns=names, on_invalid=invalid)
+    if like is not None:
+        feature_map = sl.load(like).feature_map
+    else:
+        declared = (bounds or None, target_bounds or None)
+        feature_map = _plan(batches, size, seed, declared, len(target))
+    made = sl.sketch_rows(batches, feature_map)
+    sl.save(made, output)
+    _show(_summary(made, output), as_json)
+
+
+@main.command()
+@click.argument("sketches", nargs=-1, required=True, type=click.Path())
+@_OUT
+@_FORCE
+@_JSON
+def merge(sketches: tuple[str, ...], output: str, force: bool, as_json: bool) -> None:
+    """Add SKETCHES of the same feature map."""
+    _require_free(output, force)
+    first, *others = [sl.load(path) for path in sketches]
+    for other in others:
+        first = first + other
+    sl.save(first, output)
+    _show(_summary(first, output), as_json)
+
+
+@main.command()
+@click.argument("whole", type=click.Path())
+@click.argument("parts", nargs=-1, required=True, type=click.Path())
+@_OUT
+@_FORCE
+@_JSON
+def subtract(
+    whole: str, parts: tuple[str, ...], output: str, force: bool, as_json: bool
+) -> None:
+    """Forget PARTS of WHOLE, exactly."""
+    _require_free(output, force)
+    rest = sl.load(whole)
+    for path in parts:
+        rest = rest - sl.load(path)
+    sl.save(rest, output)
+    _show(_summary(rest, output), as_json)
+
+
+@main.command()
+@click.argument("path", type=click.Path())
+@_JSON
+def inspect(path: str, as_json: bool) -> None:
+    """Say what a sketch file holds."""
+    _show(_summary(sl.load(path), path), as_json)
+
+
+@main.command()
+@click.argument("model", type=click.Choice(["pca", "ridge"]))
+@click.argument("path", metavar="SKETCH", type=click.Path())
+@click.option("--components", type=click.IntRange(1), help="Number of components.")
+@click.option("--standardize", is_flag=True, help="PCA of the correlations.")
+@click.option("--alpha", default=1.0, show_default=True, type=click.FloatRange(0))
+def fit(
+    model: str, path: str, components: int | None, standardize: bool, alpha: float
+) -> None:
+    """Decode a MODEL from a SKETCH and print its parameters as JSON."""
+    loaded = sl.load(path)
+    if model == "pca":
+        pca = sl.CompressivePCA(components, standardize=standardize).fit_sketch(loaded)
+        names = ["mean_", "scale_", "components_", "explained_variance_ratio_"]
+        fitted: Any = pca
+    else:
+        fitted = sl.CompressiveRidge(alpha).fit_sketch(loaded)
+        names = ["coef_", "intercept_"]
+    values = {name.rstrip("_"): _plain(getattr(fitted, name)) for name in names}
+    click.echo(json.dumps({"model": model, "rows": loaded.count, **values}))
+
+
+def _plan(
+    batches: Any,
+    size: int,
+    seed: int,
+    declared: tuple[tuple[float, float] | None, tuple[float, float] | None],
+    n_targets: int,
+) -> sl.AbstractFeatureMap:
+    """The map of an estimator, from declared bounds or else from the first rows."""
+    bounds, target_bounds = declared
+    rows = None if bounds else batches.peek(_lazy("estimators.base").PLANNING_ROWS)
+    n_features = batches.n_features - n_targets
+    if not n_targets:
+        pca = sl.CompressivePCA(sketch_size=size, bounds=bounds, random_state=seed)
+        return pca.plan(n_features, rows=rows)
+    ridge = sl.CompressiveRidge(
+        sketch_size=size,
+        bounds=bounds,
+        target_bounds=target_bounds,
+        random_state=seed,
+    )
+    return ridge.plan(n_features, n_targets=n_targets, rows=rows)
+
+
+def _lazy(module: str) -> Any:
+    """A module of ours, imported only when a command needs it."""
+    return importlib.import_module(f"sketchlearn.{module}")
+
+
+def _summary(made: sl.Sketch, path: str) -> dict[str, Any]:
+    return {
+        "file": path,
+        "bytes": Path(path).stat().st_size,
+        "rows": made.count,
+        "numbers": made.size,
+        "features": made.features.kind,
+        "columns": made.features.n_features,
+        "pooling": made.pooling,
+        "map": made.features.fingerprint,
+        "digest": made.digest,
+    }
+
+
+def _show(fields: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(fields))
+        return
+    width = max(len(name) for name in fields)
+    for name, value in fields.items():
+        click.echo(f"{name:<{width}}  {value}")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _require_free(output: str, force: bool) -> None:
+    if Path(output).exists() and not force:
+        _fail(f"{output} exists already; pass --force to replace it.")
+    if not Path(output).resolve().parent.is_dir():
+        _fail(f"the folder of {output} does not exist; create it first.")
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The main job on generated data: sketch, merge, forget, learn, compare.
+
+A million readings of 24 correlated, clustered sensors and a load to predict, in ten
+Parquet parts. Everything sketchlearn learns, it learns from one small file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
+
+from sketchlearn.estimators.pca import CompressivePCA
+from sketchlearn.estimators.ridge import CompressiveRidge
+from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.storage import load, save
+
+__all__ = ["demonstrate", "write_parts"]
+
+N_SENSORS, N_PARTS, FORGOTTEN = 24, 10, 3
+BOUNDS, LOAD_BOUNDS = (-64.0, 64.0), (-256.0, 256.0)
+FEATURES = np.arange(N_SENSORS)
+
+Say = Callable[[str], object]
+
+
+def demonstrate(
+    rows: int = 1_000_000, directory: str | None = None, *, say: Say = print
+) -> dict[str, Any]:
+    """Run the demo, telling the story through ``say``; return its figures.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows to generate.
+    directory : str, optional
+        Where to keep the files; a temporary folder by default.
+    say : callable
+        Receives each line of the story.
+    """
+    if directory is not None:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        return _run(rows, Path(directory), say)
+    with tempfile.TemporaryDirectory(prefix="sketchlearn-demo-") as folder:
+        return _run(rows, Path(folder), say)
+
+
+def write_parts(rows: int, directory: Path, *, seed: int = 0) -> list[Path]:
+    """Write the generated rows as Parquet parts and return their paths."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(0.0, 3.0, (8, N_SENSORS))
+    mixing = rng.normal(size=(6, N_SENSORS))
+    weights = rng.normal(size=N_SENSORS)
+    names = [f"sensor_{i:02d}" for i in range(N_SENSORS)]
+    paths = []
+    sizes = [len(part) for part in np.array_split(np.arange(rows), N_PARTS)]
+    for number, size in enumerate(sizes):
+        cluster = rng.choice(8, size, p=np.arange(1, 9) / 36)
+        values = centres[cluster] + rng.normal(size=(size, 6)) @ mixing
+        values = np.clip(values + 0.5 * rng.normal(size=values.shape), *BOUNDS)
+        load_ = np.clip(values @ weights + 4.0 * rng.normal(size=size), *LOAD_BOUNDS)
+        table = np.column_stack([values, load_]).astype(np.float32)
+        columns = dict(zip([*names, "load"], table.T, strict=True))
+        paths.append(directory / f"part-{number}.parquet")
+        pq.write_table(pa.table(columns), paths[-1])
+    return paths
+
+
+def _run(rows: int, directory: Path, say: Say) -> dict[str, Any]:
+    start = time.perf_counter()
+    paths = write_parts(rows, directory)
+    size = sum(path.stat().st_size for path in paths)
+    say(
+        f"data      {rows:,} rows x {N_SENSORS + 1} columns in {len(paths)} Parquet "
+        f"parts, {size / 1e6:.0f} MB ({time.perf_counter() - start:.1f} s to generate)"
+    )
+    rest, seconds = _sketch_and_forget(paths, directory / "all.sketch", say)
+    kept = (directory / "all.sketch").stat().st_size
+    figures = _compare(rest, paths, kept, seconds, say)
+    total = time.perf_counter() - start
+    say(f"done      in {total:.1f} s")
+    return {"rows": rows, "bytes_kept": kept, "seconds": total, **figures}
+
+
+def _sketch_and_forget(paths: list[Path], file: Path, say: Say) -> tuple[Sketch, float]:
+    """Sketch the parts, merge, store, forget one part; return what remains."""
+    phi = CompressiveRidge(bounds=BOUNDS, target_bounds=LOAD_BOUNDS).plan(N_SENSORS)
+    start = time.perf_counter()
+    parts = [sketch_rows(path, phi, progress=False) for path in paths]
+    seconds = time.perf_counter() - start
+    whole = sum(parts[1:], start=parts[0])
+    save(whole, file)
+    say(
+        f"sketch    each part on its own, then merged: {whole.size} numbers, "
+        f"{file.stat().st_size:,} bytes on disk ({seconds:.1f} s, one pass)"
+    )
+    rest = load(file) - sketch_rows(paths[FORGOTTEN], phi, progress=False)
+    others = [part for i, part in enumerate(parts) if i != FORGOTTEN]
+    never = sum(others[1:], start=others[0])
+    same = rest.digest == never.digest
+    say(f"forget    part {FORGOTTEN}: digest {rest.digest[:16]}.. after forgetting")
+    say(f"                  digest {never.digest[:16]}.. never having seen it")
+    say(f"          {'equal to the last bit' if same else 'DIFFERENT'}")
+    if not same:
+        raise AssertionError("forgetting was not exact; please report this.")
+    return rest, seconds
+
+
+def _compare(
+    rest: Sketch, paths: list[Path], kept: int, sketching: float, say: Say
+) -> dict[str, Any]:
+    """Fit both libraries and print one table."""
+    start = time.perf_counter()
+    pca = CompressivePCA(5).fit_sketch(rest, features=FEATURES)
+    ours_pca = time.perf_counter() - start
+    start = time.perf_counter()
+    ridge = CompressiveRidge(alpha=1.0).fit_sketch(rest)
+    ours_ridge = time.perf_counter() - start
+
+    start = time.perf_counter()
+    used = [path for i, path in enumerate(paths) if i != FORGOTTEN]
+    table = np.concatenate([_read(path) for path in used])
+    reading = time.perf_counter() - start
+    X, y = table[:, :N_SENSORS], table[:, N_SENSORS]
+    start = time.perf_counter()
+    exact_pca = PCA(5).fit(X)
+    theirs_pca = time.perf_counter() - start
+    start = time.perf_counter()
+    exact_ridge = Ridge(alpha=1.0).fit(X, y)
+    theirs_ridge = time.perf_counter() - start
+
+    held_out = _read(paths[FORGOTTEN])
+    Z, target = held_out[:, :N_SENSORS], held_out[:, N_SENSORS]
+    say("")
+    say("from the one sketch            sketchlearn   scikit-learn")
+    lines = [
+        ("PCA, variance kept", _variance_kept(pca, Z), _variance_kept(exact_pca, Z)),
+        (
+            "ridge, R2 on unseen rows",
+            ridge.score(Z, target),
+            exact_ridge.score(Z, target),
+        ),
+    ]
+    for name, ours, theirs in lines:
+        say(f"  {name:<26} {ours:>13.4f}  {theirs:>13.4f}")
+    times = [
+        ("PCA, seconds to fit", ours_pca, theirs_pca),
+        ("ridge, seconds to fit", ours_ridge, theirs_ridge),
+        ("seconds to read the rows", sketching, reading),
+    ]
+    for name, ours, theirs in times:
+        say(f"  {name:<26} {ours:>13.4f}  {theirs:>13.4f}")
+    say(f"  {'bytes kept':<26} {kept:>13,}  {table.nbytes:>13,}")
+    say("")
+    return {
+        "digests_equal": True,
+        "pca_variance_kept": lines[0][1:],
+        "ridge_r2": lines[1][1:],
+        "bytes_in_memory": table.nbytes,
+    }
+
+
+def _read(path: Path) -> NDArray[np.float32]:
+    table = pq.read_table(path)
+    return np.column_stack([column.to_numpy() for column in table.columns])
+
+
+def _variance_kept(pca: Any, rows: NDArray[np.float32]) -> float:
+    """Share of the variance of ``rows`` that the components keep."""
+    centred = rows - rows.mean(axis=0)
+    projected = centred @ pca.components_.T.astype(np.float32)
+    return float((projected**2).sum() / (centred**2).sum())

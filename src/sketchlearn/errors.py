@@ -1,0 +1,104 @@
+"""Every error and warning sketchlearn raises on purpose.
+
+Each error says what was got, what was expected and what to do next, and derives
+from :class:`SketchlearnError` *and* from the built-in exception it refines, so
+that ``except ValueError`` keeps working.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+__all__ = [
+    "ConvergenceWarning",
+    "DataPlanWarning",
+    "FeatureMapError",
+    "FeatureMapMismatch",
+    "MissingExtraError",
+    "MissingFileError",
+    "PoolingError",
+    "RemovalError",
+    "RowRangeError",
+    "RowsError",
+    "SketchFileError",
+    "SketchlearnError",
+    "UnstableMapWarning",
+    "import_extra",
+]
+
+
+class SketchlearnError(Exception):
+    """Base of all errors raised on purpose by sketchlearn."""
+
+
+class RowsError(SketchlearnError, ValueError):
+    """The input rows cannot be used; nothing was added or changed."""
+
+
+class RowRangeError(SketchlearnError, OverflowError):
+    """A value lies outside the range the feature map was planned for."""
+
+
+class MissingFileError(SketchlearnError, FileNotFoundError):
+    """A path or glob matches no file."""
+
+
+class FeatureMapError(SketchlearnError, ValueError):
+    """A feature map cannot be built, or cannot do what was asked of it."""
+
+
+class FeatureMapMismatch(SketchlearnError, ValueError):
+    """Two sketches (or a sketch and a map) do not speak of the same features."""
+
+
+class PoolingError(SketchlearnError, ValueError):
+    """The pooling of a sketch does not allow the operation."""
+
+
+class RemovalError(SketchlearnError, ValueError):
+    """More was removed from a sketch than it can have held."""
+
+
+class SketchFileError(SketchlearnError, ValueError):
+    """A file is not a sketch (or feature map) file, or it is damaged."""
+
+
+class MissingExtraError(SketchlearnError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class UnstableMapWarning(UserWarning):
+    """A feature map does not give a row the same bits in every batch here."""
+
+
+class DataPlanWarning(UserWarning):
+    """A feature map was planned from data, and so keeps a trace of that data."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A result is usable but worse than it should be."""
+
+
+def import_extra(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say how to install it.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name of the module.
+    extra : str
+        Name of the sketchlearn extra that brings it.
+
+    Examples
+    --------
+    >>> import_extra("json", "io").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{module!r} is needed here and is not installed. "
+            f"Install it with: pip install 'sketchlearn[{extra}]'"
+        ) from error

@@ -1,0 +1,259 @@
+"""Ridge regression from one sketch: the target is one more feature of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lstsq
+from scipy.sparse import hstack, issparse
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+from typing_extensions import override
+
+from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
+from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.estimators.base import (
+    AbstractSketchEstimator,
+    is_streamed,
+    plan_scaling,
+    plan_second_moments,
+    varying,
+)
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.scaling import Scaling
+from sketchlearn.sketch import Sketch
+
+__all__ = ["CompressiveRidge"]
+
+
+@final
+class CompressiveRidge(
+    RegressorMixin,
+    AbstractSketchEstimator,
+):
+    r"""Linear regression with L2 penalty from one pass and one small sketch.
+
+    Minimises :math:`\lVert y - Xw - b\rVert^2 + \alpha \lVert w\rVert^2` over all
+    rows, like scikit-learn's Ridge. Exact when the second moment of features and
+    targets fits in ``sketch_size``; otherwise the features' covariance is a Nyström
+    approximation, and their covariance with the targets is still exact.
+
+    Parameters
+    ----------
+    alpha : float
+        Penalty, as in scikit-learn's Ridge (it weighs against the sum over rows).
+    fit_intercept : bool
+        Whether to fit b.
+    sketch_size : int
+        Numbers the sketch may hold, beside means and variances.
+    bounds, target_bounds : pair (low, high), optional
+        Declared ranges of the features and of the targets. Values beyond are
+        refused. Without both, scales are read from the first rows.
+    random_state : int
+        Seed of the sketch; the same on every party that is to merge.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features_in_,) or (n_targets, n_features_in_)
+    intercept_ : float or array of shape (n_targets,)
+    n_samples_seen_, n_features_in_ : int
+    sketch_ : Sketch
+        All that is kept of the data.
+
+    Examples
+    --------
+    >>> import numpy as np, sketchlearn as sl
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> ridge = sl.CompressiveRidge(alpha=1e-3).fit(X, X @ [2.0, -1.0] + 3.0)
+    >>> np.round(ridge.coef_, 3), round(ridge.intercept_, 3)
+    (array([ 2., -1.]), 3.0)
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        sketch_size: int = 2000,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        target_bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.sketch_size = sketch_size
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.random_state = random_state
+
+    @override
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sketch rows and targets in one pass and decode the sketch.
+
+        Parameters
+        ----------
+        X : rows
+            Anything that can be sketched.
+        y : array of shape (n,) or (n, n_targets), or str or list of str
+            Targets; for files and Arrow data, the name of the target column or
+            columns, which are then left out of the features.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(X, y)
+
+    def plan(
+        self,
+        n_features: int,
+        *,
+        n_targets: int = 1,
+        rows: NDArray[np.floating] | None = None,
+    ) -> AbstractFeatureMap:
+        """The feature map parties must use to sketch for :meth:`fit_sketch`.
+
+        Rows are the features followed by the targets. Scales come from ``bounds``
+        and ``target_bounds``; without them from ``rows``, a sample of the data;
+        without either there is no scaling, and values up to 32 are accepted.
+        """
+        if (self.bounds is None) != (self.target_bounds is None):
+            raise FeatureMapError(
+                "declare both bounds and target_bounds, or neither of them."
+            )
+        x, y = (None, None) if rows is None else np.split(rows, [n_features], axis=1)
+        left, reach = plan_scaling(self.bounds, n_features, x)
+        right, _ = plan_scaling(self.target_bounds, n_targets, y)
+        scaling = Scaling(
+            np.concatenate([left.shift, right.shift]),
+            np.concatenate([left.factor, right.factor]),
+            left.origin,
+        )
+        return plan_second_moments(
+            n_features=n_features + n_targets,
+            n_targets=n_targets,
+            sketch_size=self.sketch_size,
+            scaling=scaling,
+            reach=reach,
+            active=varying(rows) if scaling.origin == "data" else None,
+            seed=self.random_state,
+        )
+
+    @override
+    def fit_sketch(
+        self, sketch: Sketch, *, targets: Sequence[int] | None = None
+    ) -> Self:
+        """Decode a sketch of features and targets.
+
+        Parameters
+        ----------
+        sketch : Sketch
+            Made with a map from :meth:`plan`, or any that holds second moments.
+        targets : sequence of int, optional
+            Which features of the sketch are the targets; by default those the map
+            was planned for, or the last one.
+
+        Returns
+        -------
+        self
+        """
+        if not self.alpha >= 0:
+            raise FeatureMapError(f"alpha must be >= 0; got {self.alpha!r}.")
+        moments = NystromDecoder().decode(sketch).params
+        ys = np.arange(len(moments.mean))[self._targets_of(sketch, targets)]
+        xs = np.setdiff1d(np.arange(len(moments.mean)), ys)
+        if not len(xs):
+            raise FeatureMapError("no feature is left beside the targets.")
+        second = moments.covariance
+        if not self.fit_intercept:
+            second = second + np.outer(moments.mean, moments.mean)
+        penalty = self.alpha / moments.count * np.eye(len(xs))
+        coef = lstsq(second[np.ix_(xs, xs)] + penalty, second[np.ix_(xs, ys)])[0].T
+        intercept = moments.mean[ys] - coef @ moments.mean[xs]
+        if not self.fit_intercept:
+            intercept = np.zeros(len(ys))
+        flat = len(ys) == 1 and not getattr(self, "_y_is_table", False)
+        self.coef_ = coef[0] if flat else coef
+        self.intercept_ = float(intercept[0]) if flat else intercept
+        self.n_samples_seen_ = moments.count
+        self.n_features_in_ = len(xs)
+        self.sketch_ = sketch
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.floating]:
+        """Predicted targets of rows."""
+        rows = self._check_rows(X)
+        predicted: NDArray[np.floating] = rows @ self.coef_.T + self.intercept_
+        return predicted
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.required = True
+        return tags
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+        if y is None:
+            raise RowsError(
+                "requires y to be passed, but the target y is None. Pass an array, or "
+                "for files the name of the target column."
+            )
+        names = [y] if isinstance(y, str) else y
+        if isinstance(names, list) and names and isinstance(names[0], str):
+            return self._open_named(X, names, reset=reset, table=names is y)
+        if is_streamed(X):
+            raise RowsError(
+                "for files, streams and Arrow data pass y as the name of the target "
+                "column (or a list of names); an array of targets cannot be matched "
+                "to their rows."
+            )
+        rows, targets = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            multi_output=True,
+            y_numeric=True,
+        )
+        targets = np.asarray(targets)
+        self._y_is_table = targets.ndim == 2
+        table = targets.reshape(len(targets), -1)
+        if issparse(rows):
+            return open_rows(hstack([rows, table], format="csr"))
+        self._n_targets = table.shape[1]
+        return open_rows(np.concatenate([rows, table], axis=1))
+
+    def _open_named(
+        self, X: Any, names: list[str], *, reset: bool, table: bool
+    ) -> Batches:
+        found = open_rows(X).names
+        if found is None:
+            raise RowsError(f"y={names!r} names columns, but the data has no names.")
+        features = [name for name in found if name not in names]
+        batches = open_rows(X, columns=[*features, *names])
+        if reset:
+            self.n_features_in_ = len(features)
+            self.feature_names_in_ = np.array(features, object)
+            self._n_targets, self._y_is_table = len(names), table
+        return batches
+
+    @override
+    def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
+        n_targets = rows.shape[1] - self.n_features_in_
+        return self.plan(self.n_features_in_, n_targets=n_targets, rows=rows)
+
+    def _targets_of(self, sketch: Sketch, targets: Sequence[int] | None) -> list[int]:
+        if targets is not None:
+            return list(targets)
+        part, _ = second_moment_part(sketch.feature_map)
+        if isinstance(part, CrossMomentFeatures) and part.targets:
+            return list(part.targets)
+        return list(range(-getattr(self, "_n_targets", 1), 0))

@@ -1,0 +1,214 @@
+r"""Exact totals: float features become integers, integers add without error.
+
+A feature :math:`f` is rounded once to the lattice :math:`2^{-k}\mathbb{Z}` and is an
+integer :math:`q = \mathrm{rint}(2^k f)` from then on. Integers are summed in int64
+for as long as that is safe and then carried into 128 bits, so that a total does not
+depend on order, batch size or partition, and ``(a + b) - b`` is ``a`` to the bit.
+This module knows nothing of rows, maps or sketches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, frexp
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "FEATURE_BITS",
+    "SAFE_ROWS",
+    "Int128Array",
+    "frac_bits_for",
+    "lattice_round",
+    "lattice_sum",
+]
+
+FEATURE_BITS = 44
+"""Integer features satisfy ``abs(q) <= 2**FEATURE_BITS``."""
+
+SAFE_ROWS = 2**18
+"""This many integer features add up in int64 with one bit to spare."""
+
+_MASK = (1 << 64) - 1
+
+
+def frac_bits_for(bound: float) -> int:
+    """Finest lattice on which values up to ``bound`` stay within 44 bits.
+
+    Returns ``k = 44 - ceil(log2(bound))``: the lattice step is ``2**-k``.
+
+    Examples
+    --------
+    >>> frac_bits_for(1.0), frac_bits_for(1024.0), frac_bits_for(1025.0)
+    (44, 34, 33)
+    """
+    if not 0 < bound < float("inf"):
+        raise ValueError(f"bound must be a positive finite number; got {bound!r}.")
+    mantissa, exponent = frexp(bound)
+    return FEATURE_BITS - ceil(exponent - (mantissa == 0.5))
+
+
+def lattice_round(features: NDArray[np.floating], frac_bits: int) -> NDArray[np.int64]:
+    """Nearest lattice integers, ties to even: ``rint(features * 2**frac_bits)``.
+
+    Values must satisfy ``abs(f) * 2**frac_bits < 2**51``.
+
+    Examples
+    --------
+    >>> lattice_round(np.array([0.5, -0.25, 2.0**-45]), 44).tolist()
+    [8796093022208, -4398046511104, 0]
+    """
+    # In the binade of the offset one unit in the last place is one lattice step, so
+    # the addition itself rounds, and the bit patterns count lattice steps.
+    offset = np.float64(1.5 * 2.0 ** (52 - frac_bits))
+    shifted: NDArray[np.float64] = np.add(features, offset, dtype=np.float64)
+    return shifted.view(np.int64) - offset.view(np.int64)
+
+
+def lattice_sum(
+    features: NDArray[np.floating],
+    frac_bits: int,
+    workspace: NDArray[np.float64] | None = None,
+) -> NDArray[np.int64]:
+    """Exact column sums of the lattice integers of at most ``SAFE_ROWS`` rows.
+
+    Equal to ``lattice_round(features, frac_bits).sum(axis=0)``, in two passes over
+    memory. ``workspace`` is scratch of the same shape, to be reused by a caller.
+
+    Examples
+    --------
+    >>> lattice_sum(np.array([[0.5, 1.0], [0.25, -1.0]], np.float32), 2).tolist()
+    [3, 0]
+    """
+    assert len(features) <= SAFE_ROWS, "too many rows for an int64 sum"
+    offset = np.float64(1.5 * 2.0 ** (52 - frac_bits))
+    if workspace is None:
+        workspace = np.empty(features.shape, np.float64)
+    np.add(features, offset, out=workspace, dtype=np.float64)
+    total: NDArray[np.int64] = np.add.reduce(workspace.view(np.int64), axis=0)
+    correction = (len(features) * int(offset.view(np.int64))) & _MASK
+    # Wraps modulo 2**64 by design: the true total is below 2**63.
+    wrapped = total.view(np.uint64) - np.uint64(correction)
+    return wrapped.view(np.int64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Int128Array:
+    """A vector of signed 128-bit integers, ``hi * 2**64 + lo``.
+
+    Addition and subtraction are exact; leaving the 128-bit range raises
+    ``OverflowError``.
+
+    Parameters
+    ----------
+    hi : int64 array
+        Upper words, two's complement.
+    lo : uint64 array
+        Lower words.
+
+    Examples
+    --------
+    >>> a = Int128Array.from_ints([2**64, -1])
+    >>> (a + a).to_ints(), (a - a).to_ints()
+    ([36893488147419103232, -2], [0, 0])
+    """
+
+    hi: NDArray[np.int64]
+    lo: NDArray[np.uint64]
+
+    def __post_init__(self) -> None:
+        assert self.hi.dtype == np.int64
+        assert self.lo.dtype == np.uint64
+        assert self.hi.shape == self.lo.shape == (self.hi.size,)
+        self.hi.flags.writeable = False
+        self.lo.flags.writeable = False
+
+    @staticmethod
+    def zeros(size: int) -> Int128Array:
+        """All zero."""
+        return Int128Array(np.zeros(size, np.int64), np.zeros(size, np.uint64))
+
+    @staticmethod
+    def from_int64(values: NDArray[np.int64]) -> Int128Array:
+        """Widen."""
+        low = np.ascontiguousarray(values, np.int64)
+        return Int128Array(low >> 63, low.view(np.uint64).copy())
+
+    def shifted(self, bits: int) -> Int128Array:
+        """``self * 2**bits``, with ``0 <= bits < 64``."""
+        if bits == 0:
+            return self
+        carried = (self.lo >> np.uint64(64 - bits)).view(np.int64)
+        hi = (self.hi << bits) | carried
+        _refuse_overflow((hi >> bits) != self.hi)
+        return Int128Array(hi, self.lo << np.uint64(bits))
+
+    @staticmethod
+    def from_ints(values: Iterable[int]) -> Int128Array:
+        """From Python integers."""
+        items = list(values)
+        if any(not -(1 << 127) <= value < (1 << 127) for value in items):
+            raise OverflowError("a value does not fit in 128 bits")
+        hi = np.array([value >> 64 for value in items], np.int64)
+        lo = np.array([value & _MASK for value in items], np.uint64)
+        return Int128Array(hi, lo)
+
+    def to_ints(self) -> list[int]:
+        """As Python integers."""
+        pairs = zip(self.hi.tolist(), self.lo.tolist(), strict=True)
+        return [(hi << 64) + lo for hi, lo in pairs]
+
+    def __len__(self) -> int:
+        return len(self.hi)
+
+    def __add__(self, other: Int128Array) -> Int128Array:
+        lo = self.lo + other.lo
+        hi = self.hi + other.hi + (lo < self.lo)
+        _refuse_overflow(((self.hi ^ hi) & (other.hi ^ hi)) < 0)
+        return Int128Array(hi, lo)
+
+    def __sub__(self, other: Int128Array) -> Int128Array:
+        lo = self.lo - other.lo
+        hi = self.hi - other.hi - (self.lo < other.lo)
+        _refuse_overflow(((self.hi ^ other.hi) & (self.hi ^ hi)) < 0)
+        return Int128Array(hi, lo)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Int128Array):
+            return NotImplemented
+        return np.array_equal(self.hi, other.hi) and np.array_equal(self.lo, other.lo)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def less_than(self, other: Int128Array) -> NDArray[np.bool_]:
+        """Elementwise ``self < other``."""
+        tie: NDArray[np.bool_] = (self.hi == other.hi) & (self.lo < other.lo)
+        return (self.hi < other.hi) | tie
+
+    def where(self, mask: NDArray[np.bool_], other: Int128Array) -> Int128Array:
+        """``self`` where ``mask`` holds, ``other`` elsewhere."""
+        hi = np.where(mask, self.hi, other.hi)
+        return Int128Array(hi, np.where(mask, self.lo, other.lo))
+
+    def divided_by(self, divisor: int) -> NDArray[np.float64]:
+        """Quotients as float64, each correctly rounded."""
+        return np.array([value / divisor for value in self.to_ints()], np.float64)
+
+    def tobytes(self) -> bytes:
+        """Little-endian upper words, then lower words."""
+        return self.hi.astype("<i8").tobytes() + self.lo.astype("<u8").tobytes()
+
+    @staticmethod
+    def concatenate(parts: Sequence[Int128Array]) -> Int128Array:
+        """One vector after the other."""
+        hi = np.concatenate([part.hi for part in parts])
+        return Int128Array(hi, np.concatenate([part.lo for part in parts]))
+
+
+def _refuse_overflow(mask: NDArray[np.bool_]) -> None:
+    if mask.any():
+        raise OverflowError("an exact total left the 128-bit range")

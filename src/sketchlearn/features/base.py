@@ -1,0 +1,427 @@
+r"""The interface of a feature map φ: one row in, one vector out.
+
+A map is a value: its description and weights never change, and a 256-bit
+fingerprint over both decides whether two sketches may meet. Rows are evaluated in
+blocks whose length is a multiple of 64 (the last row is repeated and the surplus
+features dropped), because that is what makes a row's bits independent of its batch.
+:class:`FeatureSpec` is what a sketch remembers of its map; it can be read, compared
+and stored without building the map.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
+from sketchlearn.exact import Int128Array, frac_bits_for, lattice_sum
+from sketchlearn.scaling import Scaling
+
+__all__ = [
+    "ROW_MULTIPLE",
+    "AbstractFeatureMap",
+    "AbstractFloatFeatures",
+    "FeatureSpec",
+    "build_map",
+    "decode_description",
+    "canonical_json",
+    "encode_description",
+    "pad_rows",
+    "require_positive_int",
+]
+
+ROW_MULTIPLE = 64
+"""Blocks of rows are padded to a multiple of this before they are evaluated."""
+
+_SPEC_LIMIT = 48 * 1024
+_KINDS = {
+    "fourier": "sketchlearn.features.kernel:FourierFeatures",
+    "nystrom": "sketchlearn.features.kernel:NystromFeatures",
+    "quadratic": "sketchlearn.features.quadratic:QuadraticFeatures",
+    "moments": "sketchlearn.features.moments:MomentFeatures",
+    "cross-moments": "sketchlearn.features.moments:CrossMomentFeatures",
+    "count-min": "sketchlearn.features.hashing:CountMinFeatures",
+    "count-sketch": "sketchlearn.features.hashing:CountSketchFeatures",
+    "bloom": "sketchlearn.features.hashing:BloomFeatures",
+    "concatenated": "sketchlearn.features.composition:ConcatenatedFeatures",
+    "clipped": "sketchlearn.features.clipping:ClippedFeatures",
+}
+
+
+@final
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What a sketch remembers of its feature map.
+
+    Parameters
+    ----------
+    text : str
+        Canonical JSON of the map's description, or ``""`` where that is too large
+        for a file header: then the map itself must be at hand to decode.
+    fingerprint : str
+        64 hexadecimal digits over description, weights and lattice.
+    n_features, sketch_size, frac_bits : int
+        Width of a row, length of the feature vector, and lattice step ``2**-k``.
+    value_bound : float
+        Largest magnitude of one feature.
+    norm_bound : float or None
+        Largest L2 norm of one feature vector, where known.
+    """
+
+    text: str
+    fingerprint: str
+    n_features: int
+    sketch_size: int
+    frac_bits: int
+    value_bound: float
+    norm_bound: float | None
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The parsed description; empty where ``text`` is."""
+        return cast(dict[str, Any], json.loads(self.text)) if self.text else {}
+
+    @property
+    def kind(self) -> str:
+        """The map's kind, such as ``"fourier"``, or ``"unknown"``."""
+        return str(self.description.get("kind", "unknown"))
+
+    def first_difference(self, other: FeatureSpec) -> str | None:
+        """Name the first field in which two maps differ, with both values."""
+        if self.fingerprint == other.fingerprint:
+            return None
+        found = _first_difference(self.description, other.description, "")
+        return found or "weights"
+
+    def require_same(self, other: FeatureSpec, verb: str) -> None:
+        """Refuse ``verb`` unless both are the same map to the last bit."""
+        difference = self.first_difference(other)
+        if difference is not None:
+            raise FeatureMapMismatch(
+                f"cannot {verb}: left map {self.fingerprint[:6]}.., right map "
+                f"{other.fingerprint[:6]}.. (first difference: {difference}). Sketch "
+                "both datasets with the same map: same kind, sizes, scaling and seed."
+            )
+
+
+class AbstractFeatureMap(ABC):
+    """One row of ``n_features`` numbers → one vector of ``sketch_size`` numbers.
+
+    Subclasses call ``super().__init__`` with what is known of their output.
+
+    Parameters
+    ----------
+    n_features : int
+        Numbers in a row.
+    sketch_size : int
+        Numbers in a feature vector.
+    scaling : Scaling or None
+        Applied to every row first; None leaves rows as they are.
+    value_bound : float
+        No feature is larger in magnitude; sets the lattice step.
+    norm_bound : float or None
+        No feature vector has a larger L2 norm, or None if there is no such bound.
+    frac_bits : int, optional
+        Lattice step ``2**-frac_bits``; by default the finest for which features stay
+        below ``2**44`` steps.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        sketch_size: int,
+        scaling: Scaling | None,
+        value_bound: float,
+        norm_bound: float | None,
+        frac_bits: int | None = None,
+    ) -> None:
+        self.n_features = require_positive_int("n_features", n_features)
+        self.sketch_size = require_positive_int("sketch_size", sketch_size)
+        if scaling is not None and scaling.n_features != n_features:
+            raise FeatureMapError(
+                f"scaling is for {scaling.n_features} features and the map for "
+                f"{n_features}."
+            )
+        self.scaling = scaling
+        self.value_bound = float(value_bound)
+        self.norm_bound = None if norm_bound is None else float(norm_bound)
+        self.frac_bits = (
+            frac_bits_for(self.value_bound) if frac_bits is None else frac_bits
+        )
+
+    @abstractmethod
+    def evaluate(
+        self, rows: NDArray[np.floating], first_row: int = 0
+    ) -> NDArray[np.floating]:
+        """Feature vectors of a padded block: (n, n_features) → (n, sketch_size).
+
+        ``len(rows)`` is a multiple of :data:`ROW_MULTIPLE`. ``first_row`` is the
+        position of the block in the data, for messages only. A feature beyond
+        ``value_bound`` raises :class:`RowRangeError`.
+        """
+
+    @abstractmethod
+    def block_sum(
+        self, rows: NDArray[np.floating], count: int, first_row: int = 0
+    ) -> Int128Array:
+        """Exact total of the first ``count`` rows of a padded block.
+
+        In units of ``2**-frac_bits``. Additive to the bit: the total of a block is
+        the sum of the totals of its rows.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Constructor arguments as plain values and arrays, without weights."""
+
+    @abstractmethod
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Every array the evaluation uses, for the fingerprint."""
+
+    @property
+    def stored_weights(self) -> tuple[str, ...]:
+        """Names of the weights that :meth:`describe` cannot give back."""
+        return ()
+
+    @property
+    def origin(self) -> str:
+        """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
+        return "declared" if self.scaling is None else self.scaling.origin
+
+    def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Feature vectors of any number of rows, one row of output per row."""
+        rows = np.ascontiguousarray(rows)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise FeatureMapError(
+                f"{type(self).__name__} takes rows of {self.n_features} numbers; got "
+                f"an array of shape {rows.shape}."
+            )
+        if not len(rows):
+            return np.empty((0, self.sketch_size))
+        return self.evaluate(pad_rows(rows))[: len(rows)]
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """JSON-ready description: kind, version, arguments, scaling."""
+        scaling = None if self.scaling is None else self.scaling.describe()
+        stored = list(self.stored_weights)
+        fields = {"kind": self.kind, "version": 1, **self.describe()}
+        encoded = encode_description({**fields, "scaling": scaling, "stored": stored})
+        return cast(dict[str, Any], encoded)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over description, weights and lattice, as 64 hex digits."""
+        digest = hashlib.sha256(canonical_json(self.description).encode())
+        rule = [self.frac_bits, self.value_bound, self.norm_bound, ROW_MULTIPLE]
+        digest.update(canonical_json(rule).encode())
+        for name, array in sorted(self.weights().items()):
+            if array.dtype.kind == "f":
+                if not np.isfinite(array).all():
+                    raise FeatureMapError(f"weight {name!r} is not finite.")
+                array = array + 0.0  # -0.0 becomes 0.0
+            head = [name, array.dtype.str.lstrip("<|="), list(array.shape)]
+            digest.update(canonical_json(head).encode())
+            little = array.astype(array.dtype.newbyteorder("<"))
+            digest.update(np.ascontiguousarray(little).tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def spec(self) -> FeatureSpec:
+        """What sketches of this map remember."""
+        text = canonical_json(self.description)
+        return FeatureSpec(
+            text=text if len(text) <= _SPEC_LIMIT else "",
+            fingerprint=self.fingerprint,
+            n_features=self.n_features,
+            sketch_size=self.sketch_size,
+            frac_bits=self.frac_bits,
+            value_bound=self.value_bound,
+            norm_bound=self.norm_bound,
+        )
+
+    @cached_property
+    def is_stable(self) -> bool:
+        """Whether a row has the same bits in every batch, tried here and now.
+
+        320 seeded rows are evaluated in one block and again in shuffled blocks of
+        64, 128 and 192 rows; one changed bit makes the map unstable on this machine.
+        """
+        rng = np.random.default_rng(20_250_803)
+        rows = rng.uniform(-1.0, 1.0, (5 * ROW_MULTIPLE, self.n_features))
+        if self.scaling is not None:
+            rows = rows / self.scaling.factor + self.scaling.shift
+        rows = rows.astype(np.float32)
+        whole = self.evaluate(rows)
+        order = rng.permutation(len(rows))
+        for size in (1, 2, 3):
+            for start in range(0, len(rows), size * ROW_MULTIPLE):
+                chosen = order[start : start + size * ROW_MULTIPLE]
+                if not np.array_equal(self.evaluate(rows[chosen]), whole[chosen]):
+                    return False
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AbstractFeatureMap):
+            return NotImplemented
+        return self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        shown = {k: v for k, v in self.describe().items() if np.ndim(v) == 0}
+        inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        return f"{type(self).__name__}({inside})"
+
+
+class AbstractFloatFeatures(AbstractFeatureMap):
+    """A map that computes each feature in floating point and rounds it once."""
+
+    @final
+    def block_sum(
+        self, rows: NDArray[np.floating], count: int, first_row: int = 0
+    ) -> Int128Array:
+        """Round each feature to the lattice, and add."""
+        features = self.evaluate(rows, first_row)[:count]
+        return Int128Array.from_int64(lattice_sum(features, self.frac_bits))
+
+    @final
+    def require_in_range(
+        self, features: NDArray[np.floating], first_row: int
+    ) -> NDArray[np.floating]:
+        """Refuse features beyond ``value_bound``, naming the row, not the value."""
+        # The negated comparison also catches NaN.
+        if not np.abs(features).max() <= self.value_bound:
+            inside = (np.abs(features) <= self.value_bound).all(axis=1)
+            raise RowRangeError(
+                f"row {first_row + int(np.argmin(inside))} has a feature of magnitude "
+                f"> {self.value_bound:g} (value_bound). Nothing was added. Scale the "
+                "rows (scaling=Scaling.from_bounds(low, high)) or build the map with "
+                "a larger value_bound."
+            )
+        return features
+
+
+def build_map(
+    description: Mapping[str, Any], weights: Mapping[str, NDArray[Any]] | None = None
+) -> AbstractFeatureMap:
+    """Build the map a description speaks of.
+
+    Parameters
+    ----------
+    description : mapping
+        As given by ``FeatureSpec.description`` or ``AbstractFeatureMap.description``.
+    weights : mapping of arrays, optional
+        The stored weights, for maps that have some.
+    """
+    fields = decode_description(description)
+    kind, version = fields.pop("kind", None), fields.pop("version", None)
+    if kind not in _KINDS or version != 1:
+        raise FeatureMapError(
+            f"unknown feature map {kind!r} (version {version!r}). This library knows: "
+            f"{', '.join(_KINDS)}. A newer release may have written it."
+        )
+    stored = fields.pop("stored", [])
+    missing = [name for name in stored if name not in (weights or {})]
+    if missing:
+        raise FeatureMapError(
+            f"a map of kind {kind!r} cannot be rebuilt from its description: it needs "
+            f"its weights ({', '.join(missing)}). Load the map from its own file and "
+            "pass it as feature_map=."
+        )
+    fields.update({name: (weights or {})[name] for name in stored})
+    scaling = fields.pop("scaling", None)
+    if scaling is not None:
+        fields["scaling"] = Scaling.from_description(scaling)
+    module, _, name = _KINDS[kind].partition(":")
+    cls = getattr(importlib.import_module(module), name)
+    try:
+        return cast(AbstractFeatureMap, cls(**fields))
+    except TypeError as error:
+        raise FeatureMapError(
+            f"the description of a {kind!r} map has wrong fields: {error}."
+        ) from error
+
+
+def pad_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Repeat the last row until the length is a multiple of ``ROW_MULTIPLE``."""
+    missing = -len(rows) % ROW_MULTIPLE
+    if not missing:
+        return rows
+    return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
+
+
+def canonical_json(value: Any) -> str:
+    """One value, one string: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def encode_description(value: Any) -> Any:
+    """Replace arrays by JSON objects, recursively."""
+    if isinstance(value, np.ndarray):
+        if value.dtype == np.float64 and (value == value.astype(np.float32)).all():
+            value = value.astype(np.float32)  # the same numbers in half the space
+        little = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<")))
+        data = base64.b64encode(little.tobytes()).decode()
+        return {"dtype": little.dtype.str, "shape": list(value.shape), "data": data}
+    if isinstance(value, Mapping):
+        return {str(key): encode_description(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode_description(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def decode_description(value: Any) -> Any:
+    """Undo :func:`encode_description`."""
+    if isinstance(value, Mapping):
+        if set(value) == {"dtype", "shape", "data"}:
+            if value["dtype"] not in ("<f8", "<f4", "<i8", "|b1"):
+                raise FeatureMapError(f"unknown array type {value['dtype']!r}.")
+            raw = np.frombuffer(base64.b64decode(value["data"]), value["dtype"])
+            return raw.reshape(value["shape"]).copy()
+        return {key: decode_description(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [decode_description(item) for item in value]
+    return value
+
+
+def require_positive_int(name: str, value: Any) -> int:
+    """Return ``value`` as an int if it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise FeatureMapError(f"{name} must be a whole number >= 1; got {value!r}.")
+    return int(value)
+
+
+def _first_difference(
+    left: Mapping[str, Any], right: Mapping[str, Any], prefix: str
+) -> str:
+    for key in sorted({*left, *right}, key=lambda key: (key != "kind", key)):
+        a, b = left.get(key), right.get(key)
+        if a == b:
+            continue
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            nested = _first_difference(a, b, f"{prefix}{key}.")
+            if nested:
+                return nested
+        if key == "data":
+            return f"{prefix.rstrip('.')} values"
+        return f"{prefix}{key} {a!r} vs {b!r}"
+    return ""

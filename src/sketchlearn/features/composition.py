@@ -1,0 +1,139 @@
+"""Several feature maps side by side, in one sketch and one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    build_map,
+    encode_description,
+)
+
+__all__ = ["ConcatenatedFeatures"]
+
+
+@final
+class ConcatenatedFeatures(AbstractFeatureMap):
+    r"""The feature vectors of several maps, one after the other.
+
+    .. math::
+        \varphi(x) = (\varphi_1(x), \dots, \varphi_n(x))
+
+    Each part is rounded on its own lattice; totals are kept on the finest.
+
+    Parameters
+    ----------
+    parts : sequence of feature maps
+        All for rows of the same width.
+
+    Examples
+    --------
+    >>> from sketchlearn import FourierFeatures, MomentFeatures
+    >>> phi = ConcatenatedFeatures(
+    ...     [MomentFeatures(2, order="mean"), FourierFeatures(2, 4)]
+    ... )
+    >>> phi(np.zeros((1, 2)))
+    array([[0., 0., 1., 1., 0., 0.]])
+    """
+
+    kind: ClassVar[str] = "concatenated"
+
+    def __init__(
+        self,
+        parts: Sequence[AbstractFeatureMap | dict[str, Any]],
+        **stored: NDArray[Any],
+    ) -> None:
+        self.parts = tuple(build_part(part, i, stored) for i, part in enumerate(parts))
+        widths = {part.n_features for part in self.parts}
+        if len(widths) != 1:
+            raise FeatureMapError(
+                "concatenate at least one map, all for rows of the same width; got "
+                f"widths {sorted(widths)}."
+            )
+        norms = [part.norm_bound for part in self.parts]
+        bounded = [norm for norm in norms if norm is not None]
+        total = sum(norm**2 for norm in bounded) ** 0.5
+        super().__init__(
+            n_features=widths.pop(),
+            sketch_size=sum(part.sketch_size for part in self.parts),
+            scaling=None,
+            value_bound=max(part.value_bound for part in self.parts),
+            norm_bound=total if len(bounded) == len(norms) else None,
+            frac_bits=max(part.frac_bits for part in self.parts),
+        )
+
+    @property
+    @override
+    def stored_weights(self) -> tuple[str, ...]:
+        return tuple(
+            f"{i}.{name}"
+            for i, part in enumerate(self.parts)
+            for name in part.stored_weights
+        )
+
+    @property
+    @override
+    def origin(self) -> str:
+        origins = {part.origin for part in self.parts}
+        return "data" if "data" in origins else "declared"
+
+    def offset(self, index: int) -> slice:
+        """Where the features of part ``index`` stand in the whole vector."""
+        start = sum(part.sketch_size for part in self.parts[:index])
+        return slice(start, start + self.parts[index].sketch_size)
+
+    @override
+    def describe(self) -> dict[str, Any]:
+        return {"parts": [encode_description(part.description) for part in self.parts]}
+
+    @override
+    def weights(self) -> dict[str, NDArray[Any]]:
+        return {
+            f"{i}.{name}": array
+            for i, part in enumerate(self.parts)
+            for name, array in part.weights().items()
+        }
+
+    @override
+    def evaluate(
+        self, rows: NDArray[np.floating], first_row: int = 0
+    ) -> NDArray[np.floating]:
+        return np.concatenate(
+            [part.evaluate(rows, first_row) for part in self.parts], axis=1
+        )
+
+    @override
+    def block_sum(
+        self, rows: NDArray[np.floating], count: int, first_row: int = 0
+    ) -> Int128Array:
+        return Int128Array.concatenate(
+            [
+                part.block_sum(rows, count, first_row).shifted(
+                    self.frac_bits - part.frac_bits
+                )
+                for part in self.parts
+            ]
+        )
+
+
+def build_part(
+    part: AbstractFeatureMap | dict[str, Any], index: int, stored: dict[str, Any]
+) -> AbstractFeatureMap:
+    """A map as given, or rebuilt from its description and the stored weights."""
+    if isinstance(part, AbstractFeatureMap):
+        return part
+    prefix = f"{index}."
+    weights = {
+        name.removeprefix(prefix): array
+        for name, array in stored.items()
+        if name.startswith(prefix)
+    }
+    return build_map(part, weights)

@@ -1,0 +1,287 @@
+r"""Pooling: how the feature vectors of many rows become one vector.
+
+Sum and mean are one thing (a total and a count). Maximum and minimum merge but
+cannot forget. The p-norm and log-sum-exp of the paper (table pooling) are sums of
+transformed features,
+
+.. math::
+    \lVert f\rVert_p = B\Big(\sum_i (|f_i| / B)^p\Big)^{1/p}, \qquad
+    \log\sum_i e^{f_i} = B + \log\sum_i e^{f_i - B},
+
+with :math:`B` the map's ``value_bound``. Both transforms lie in [0, 1], so they
+never overflow and are kept on a lattice of 88 fractional bits. That is where
+precision is lost: a term below :math:`2^{-88}` (a feature more than 61 below the
+bound for log-sum-exp) rounds to nothing, and after removing most of the mass the
+small remainder has only the absolute precision :math:`2^{-88}` per row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from sketchlearn.errors import PoolingError
+from sketchlearn.exact import (
+    FEATURE_BITS,
+    Int128Array,
+    frac_bits_for,
+    lattice_round,
+    lattice_sum,
+)
+from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+
+__all__ = ["AbstractPooling", "get_pooling"]
+
+
+class AbstractPooling(ABC):
+    """How totals are made, combined and read."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Text that :func:`get_pooling` turns back into this pooling."""
+
+    @property
+    @abstractmethod
+    def removable(self) -> bool:
+        """Whether rows can be taken out again."""
+
+    @abstractmethod
+    def frac_bits(self, features: FeatureSpec) -> int:
+        """Lattice of the totals: one unit is ``2**-frac_bits``."""
+
+    @abstractmethod
+    def pool(
+        self,
+        feature_map: AbstractFeatureMap,
+        rows: NDArray[np.floating],
+        count: int,
+        first_row: int,
+    ) -> Int128Array:
+        """Total of the first ``count`` rows of a padded block."""
+
+    @abstractmethod
+    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
+        """Total of two disjoint sets of rows, neither of them empty."""
+
+    @abstractmethod
+    def read(
+        self, total: Int128Array, count: int, features: FeatureSpec
+    ) -> NDArray[np.float64]:
+        """The pooled vector as numbers, for ``count >= 1``."""
+
+
+def get_pooling(name: str) -> AbstractPooling:
+    """Pooling by name.
+
+    Parameters
+    ----------
+    name : str
+        ``"mean"``, ``"max"``, ``"min"``, ``"p-norm:P"`` with a real P >= 1, or
+        ``"log-sum-exp"``. ``"sum"`` is the mean's other name.
+
+    Examples
+    --------
+    >>> get_pooling("p-norm:3").name
+    'p-norm:3.0'
+    """
+    match name:
+        case "mean" | "sum":
+            return _Mean()
+        case "max" | "min":
+            return _Extreme(name)
+        case "log-sum-exp":
+            return _LogSumExp()
+    if isinstance(name, str) and name.startswith("p-norm:"):
+        try:
+            power = float(name.removeprefix("p-norm:"))
+        except ValueError:
+            power = 0.0
+        if 1.0 <= power < float("inf"):
+            return _PNorm(power)
+    raise PoolingError(
+        f"unknown pooling {name!r}: use 'mean', 'max', 'min', 'log-sum-exp' or "
+        "'p-norm:P' with P >= 1."
+    )
+
+
+@final
+@dataclass(frozen=True)
+class _Mean(AbstractPooling):
+    name = "mean"
+    removable = True
+
+    @override
+    def frac_bits(self, features: FeatureSpec) -> int:
+        return features.frac_bits
+
+    @override
+    def pool(
+        self,
+        feature_map: AbstractFeatureMap,
+        rows: NDArray[np.floating],
+        count: int,
+        first_row: int,
+    ) -> Int128Array:
+        return feature_map.block_sum(rows, count, first_row)
+
+    @override
+    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
+        return left + right
+
+    @override
+    def read(
+        self, total: Int128Array, count: int, features: FeatureSpec
+    ) -> NDArray[np.float64]:
+        return _scaled_quotient(total, count, features.frac_bits)
+
+
+@final
+@dataclass(frozen=True)
+class _Extreme(AbstractPooling):
+    which: Literal["max", "min"]
+    removable = False
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.which
+
+    @override
+    def frac_bits(self, features: FeatureSpec) -> int:
+        return frac_bits_for(features.value_bound)
+
+    @override
+    def pool(
+        self,
+        feature_map: AbstractFeatureMap,
+        rows: NDArray[np.floating],
+        count: int,
+        first_row: int,
+    ) -> Int128Array:
+        features = feature_map.evaluate(rows, first_row)[:count]
+        integers = lattice_round(features, frac_bits_for(feature_map.value_bound))
+        reduce = np.max if self.which == "max" else np.min
+        return Int128Array.from_int64(reduce(integers, axis=0))
+
+    @override
+    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
+        smaller = left.less_than(right)
+        return right.where(smaller == (self.which == "max"), left)
+
+    @override
+    def read(
+        self, total: Int128Array, count: int, features: FeatureSpec
+    ) -> NDArray[np.float64]:
+        return _scaled_quotient(total, 1, self.frac_bits(features))
+
+
+class _AbstractTransformed(AbstractPooling):
+    """A sum of features mapped into [0, 1], on a lattice twice as fine."""
+
+    removable = True
+
+    @abstractmethod
+    def transform(
+        self, features: NDArray[np.float64], bound: float
+    ) -> NDArray[np.float64]:
+        """Features of magnitude up to ``bound`` → [0, 1]."""
+
+    @abstractmethod
+    def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+        """Summed transforms → pooled features."""
+
+    @final
+    @override
+    def frac_bits(self, features: FeatureSpec) -> int:
+        return 2 * FEATURE_BITS
+
+    @final
+    @override
+    def pool(
+        self,
+        feature_map: AbstractFeatureMap,
+        rows: NDArray[np.floating],
+        count: int,
+        first_row: int,
+    ) -> Int128Array:
+        features = feature_map.evaluate(rows, first_row)[:count].astype(np.float64)
+        values = self.transform(features, feature_map.value_bound)
+        coarse = lattice_round(values, FEATURE_BITS)
+        rest = (values - np.ldexp(coarse.astype(np.float64), -FEATURE_BITS)) * (
+            2.0**FEATURE_BITS
+        )
+        fine = lattice_sum(rest, FEATURE_BITS)
+        upper = Int128Array.from_int64(coarse.sum(axis=0)).shifted(FEATURE_BITS)
+        return upper + Int128Array.from_int64(fine)
+
+    @final
+    @override
+    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
+        return left + right
+
+    @final
+    @override
+    def read(
+        self, total: Int128Array, count: int, features: FeatureSpec
+    ) -> NDArray[np.float64]:
+        sums = _scaled_quotient(total, 1, 2 * FEATURE_BITS)
+        return self.invert(sums, features.value_bound)
+
+
+@final
+@dataclass(frozen=True)
+class _PNorm(_AbstractTransformed):
+    power: float
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"p-norm:{self.power}"
+
+    @override
+    def transform(
+        self, features: NDArray[np.float64], bound: float
+    ) -> NDArray[np.float64]:
+        result: NDArray[np.float64] = (np.abs(features) / bound) ** self.power
+        return result
+
+    @override
+    def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+        result: NDArray[np.float64] = bound * total ** (1 / self.power)
+        return result
+
+
+@final
+@dataclass(frozen=True)
+class _LogSumExp(_AbstractTransformed):
+    name = "log-sum-exp"
+
+    @override
+    def transform(
+        self, features: NDArray[np.float64], bound: float
+    ) -> NDArray[np.float64]:
+        return np.exp(features - bound)
+
+    @override
+    def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+        if not (total > 0).all():
+            raise PoolingError(
+                "every feature lies more than 61 below the map's value_bound "
+                f"({bound:g}), where log-sum-exp has no precision left. Build the map "
+                "with a value_bound close to its largest feature."
+            )
+        return bound + np.log(total)
+
+
+def _scaled_quotient(
+    total: Int128Array, count: int, frac_bits: int
+) -> NDArray[np.float64]:
+    if frac_bits >= 0:
+        return total.divided_by(count << frac_bits)
+    return np.ldexp(total.divided_by(count), -frac_bits)

@@ -1,0 +1,371 @@
+"""Columns: which of them become features, and how their values become floats.
+
+The value rule lives here: a float32 or float64 holds exactly the value of the input,
+or the row and column are named and refused. Messages never repeat a value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sketchlearn.errors import RowsError
+from sketchlearn.rows.pieces import Piece
+
+__all__ = [
+    "Columns",
+    "Floats",
+    "Plan",
+    "Where",
+    "check_columns",
+    "check_encodings",
+    "plan_columns",
+    "to_floats",
+]
+
+SINGLE = {"bool", "int8", "uint8", "int16", "uint16"}
+SINGLE |= {"float16", "halffloat", "bfloat16", "float32", "float"}
+"""Types whose every value is a float32."""
+
+DOUBLE = {"int32", "uint32", "int64", "uint64", "float64", "double", "null"}
+DOUBLE |= {"longdouble", "float96", "float128"}
+"""Types read as float64; values that do not fit are refused."""
+
+Columns = Sequence[str] | Sequence[int] | None
+Floats = NDArray[np.floating[Any]]
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """How the columns of one piece become features.
+
+    Parameters
+    ----------
+    positions : tuple of int
+        Columns of the piece, in the order of the features.
+    columns : tuple of str, or None
+        Their names, if they have any.
+    categories : tuple of Arrow array or None
+        Categories of each one-hot encoded column; None for a number.
+    single : bool
+        Whether float32 holds every value.
+    """
+
+    positions: tuple[int, ...]
+    columns: tuple[str, ...] | None
+    categories: tuple[pa.Array | None, ...]
+    single: bool
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return sum(1 if known is None else len(known) for known in self.categories)
+
+    @property
+    def dtype(self) -> type[np.float32] | type[np.float64]:
+        """Type of the features."""
+        return np.float32 if self.single else np.float64
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the features, if the columns have names."""
+        if self.columns is None:
+            return None
+        names: list[str] = []
+        for name, known in zip(self.columns, self.categories, strict=True):
+            listed = [] if known is None else known.to_pylist()
+            names += [name] if known is None else [f"{name}={item}" for item in listed]
+        return tuple(names)
+
+
+@final
+@dataclass(frozen=True)
+class Where:
+    """Place of a block of rows, for messages."""
+
+    source: str
+    row: int
+    columns: tuple[str, ...] | None
+
+    def cell(self, row: int, column: int) -> str:
+        """Name one cell of the block."""
+        name = column if self.columns is None else repr(self.columns[column])
+        return f"row {self.row + row} of the input, column {name} of {self.source}"
+
+
+def plan_columns(
+    piece: Piece, columns: Columns, encodings: Mapping[str, pa.Array]
+) -> Plan:
+    """Choose and check the columns of a piece.
+
+    Parameters
+    ----------
+    piece : Piece
+        One table or array.
+    columns : sequence of str or int, or None
+        Names or positions; None for all columns.
+    encodings : mapping of column name to Arrow array
+        Categories of the columns to one-hot encode.
+    """
+    if not piece.types:
+        raise RowsError(
+            f"{piece.source} has no columns: 0 feature(s) (shape=({piece.n_rows}, 0)) "
+            "while a minimum of 1 is required."
+        )
+    positions = _positions(piece, columns)
+    names = None
+    if piece.names is not None:
+        names = tuple(piece.names[position] for position in positions)
+    for name in encodings:
+        if names is None or name not in names:
+            _refuse_encoding(name, piece, names)
+    categories: list[pa.Array | None] = [None] * len(positions)
+    if names is not None:
+        categories = [encodings.get(name) for name in names]
+    single = True
+    for index, position in enumerate(positions):
+        kind = piece.types[position]
+        if categories[index] is not None:
+            continue
+        if kind not in SINGLE and kind not in DOUBLE:
+            _refuse_type(piece, kind, None if names is None else names[index])
+        single = single and kind in SINGLE
+    return Plan(positions, names, tuple(categories), single)
+
+
+def to_floats(rows: Any, plan: Plan, where: Where) -> Floats:
+    """Turn an array or Arrow record batch into a C-contiguous array of floats.
+
+    Parameters
+    ----------
+    rows : NumPy array or Arrow record batch
+        The planned columns, in the order of the plan.
+    plan : Plan
+        What each column is.
+    where : Where
+        Place of the rows in the input, for messages.
+    """
+    if isinstance(rows, np.ndarray):
+        _require_exact(rows, where)
+        return np.ascontiguousarray(rows, plan.dtype)
+    floats: Floats = np.empty((len(rows), plan.width), plan.dtype)
+    start = 0
+    for index, known in enumerate(plan.categories):
+        column = rows.column(index)
+        if known is None:
+            _fill(floats[:, start], column, where, index)
+            start += 1
+        else:
+            codes = _codes(column, known, where, index)
+            floats[:, start : start + len(known)] = 0
+            floats[np.arange(len(rows)), start + codes] = 1
+            start += len(known)
+    return floats
+
+
+def check_columns(columns: Columns) -> tuple[str, ...] | tuple[int, ...] | None:
+    """Check ``columns`` as the user typed it."""
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise RowsError(
+            f"columns must be a list of names; got a string. Pass [{columns!r}]."
+        )
+    chosen: tuple[Any, ...] = tuple(columns)
+    if not chosen:
+        raise RowsError("columns is empty: name at least one column, or pass None.")
+    if not all(isinstance(name, str) for name in chosen):
+        if any(isinstance(name, str | bool | np.bool_) for name in chosen):
+            raise RowsError("columns must be names only, or positions only.")
+        try:
+            chosen = tuple(map(operator.index, chosen))
+        except TypeError:
+            raise RowsError("columns must be a list of names or positions.") from None
+    name, count = Counter(chosen).most_common(1)[0]
+    if count > 1:
+        raise RowsError(f"columns names {name!r} {count} times; name it once.")
+    return chosen
+
+
+def check_encodings(
+    encodings: Mapping[str, Sequence[Any]] | None,
+) -> dict[str, pa.Array]:
+    """Check ``encodings`` as the user typed it; categories become Arrow arrays."""
+    if encodings is not None and not isinstance(encodings, Mapping):
+        raise RowsError("encodings must be a dict: {'city': ['Oslo', 'Rome'], ...}.")
+    checked = {}
+    for name, categories in (encodings or {}).items():
+        try:
+            listed = [] if isinstance(categories, str) else list(categories)
+            known = pa.array(listed, from_pandas=True)
+        except (TypeError, pa.ArrowException):
+            listed, known = [], pa.nulls(0)
+        if not listed or known.null_count or len(known.unique()) < len(listed):
+            raise RowsError(
+                f"encodings[{name!r}] must list the categories of that column: at "
+                "least one, all of one type, none twice and none missing."
+            )
+        checked[name] = known
+    return checked
+
+
+def _positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
+    names, width = piece.names, len(piece.types)
+    if names is not None and len(set(names)) < width:
+        name = Counter(names).most_common(1)[0][0]
+        raise RowsError(
+            f"{piece.source} has several columns named {name!r}; rename them."
+        )
+    if columns is None:
+        return tuple(range(width))
+    if names is not None:
+        found = {name: position for position, name in enumerate(names)}
+        for column in columns:
+            if column not in found:
+                _refuse_column(column, piece, names)
+        return tuple(found[str(column)] for column in columns)
+    for position in columns:
+        if isinstance(position, str):
+            raise RowsError(
+                f"{piece.source} has no column names, so columns=[{position!r}, ..] "
+                f"means nothing; pass positions from 0 to {width - 1}."
+            )
+        if not 0 <= position < width:
+            raise RowsError(
+                f"no column {position} in {piece.source}; pass positions from 0 to "
+                f"{width - 1}."
+            )
+    return tuple(int(position) for position in columns)
+
+
+def _refuse_column(name: str | int, piece: Piece, names: Sequence[str]) -> NoReturn:
+    close = difflib.get_close_matches(str(name), names, 1)
+    guess = f"; did you mean {close[0]!r}?" if close else "."
+    more = ", .." if len(names) > 10 else ""
+    raise RowsError(
+        f"no column {name!r} in {piece.source}{guess} "
+        f"Columns: {', '.join(names[:10])}{more}"
+    )
+
+
+def _refuse_encoding(name: str, piece: Piece, names: Sequence[str] | None) -> NoReturn:
+    if names is None or piece.names is None:
+        raise RowsError(
+            f"encodings names the column {name!r}, but {piece.source} has no column "
+            "names. Pass a frame, an Arrow table or a file with names."
+        )
+    if name not in piece.names:
+        _refuse_column(name, piece, piece.names)
+    raise RowsError(
+        f"encodings names the column {name!r}, which columns=[...] leaves out. "
+        "Add it there, or remove its encoding."
+    )
+
+
+def _refuse_type(piece: Piece, kind: str, name: str | None) -> NoReturn:
+    what = piece.source if name is None else f"column {name!r} of {piece.source}"
+    if "complex" in kind:
+        raise RowsError(
+            f"Complex data not supported: {what} has type {kind}. Pass real and "
+            "imaginary parts as two columns."
+        )
+    hint = "Cast it with astype(float) if it holds numbers"
+    if name is not None:
+        hint += (
+            ", select numeric columns with columns=[...], or declare its categories "
+            f"with encodings={{{name!r}: [...]}}"
+        )
+    raise RowsError(f"{what} has type {kind}, which is not a number. {hint}.")
+
+
+def _require_exact(values: NDArray[Any], where: Where, column: int = 0) -> None:
+    """Refuse integers and long doubles that float64 would round."""
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if size < 8 or kind not in "iuf" or (kind == "f" and size == 8) or not values.size:
+        return
+    if kind == "f":
+        with np.errstate(over="ignore"):
+            rounded = values.astype(np.float64) != values
+        rounded &= ~np.isnan(values)
+    elif values.max() <= 2**53 and (kind == "u" or values.min() >= -(2**53)):
+        return
+    else:
+        size_of = values if kind == "u" else np.abs(values)  # abs wraps to 2**63
+        digits = size_of.astype(np.uint64)
+        odd = digits // np.maximum(digits & (~digits + np.uint64(1)), np.uint64(1))
+        rounded = odd > np.uint64(2**53)
+    if rounded.any():
+        row, *rest = np.argwhere(rounded)[0].tolist()
+        raise RowsError(
+            f"{where.cell(row, rest[0] if rest else column)}: a value of type "
+            f"{values.dtype} cannot be represented exactly as float64. Nothing was "
+            "added. Cast the column to float64 to accept rounding, or leave it out."
+        )
+
+
+def _fill(target: Floats, column: pa.Array, where: Where, index: int) -> None:
+    """Copy one numeric Arrow column; missing values become NaN."""
+    if pa.types.is_null(column.type):
+        target[:] = np.nan
+        return
+    missing = None
+    if column.null_count and not pa.types.is_floating(column.type):
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
+    values = column.to_numpy(zero_copy_only=False)
+    _require_exact(values, where, index)
+    target[:] = values
+    if missing is not None:
+        target[missing] = np.nan
+
+
+def _codes(
+    column: pa.Array, known: pa.Array, where: Where, index: int
+) -> NDArray[np.int64]:
+    """Position of each value among the known categories."""
+    name = "" if where.columns is None else where.columns[index]
+    try:
+        codes = _find(column, known)
+    except pa.ArrowException as error:
+        raise RowsError(
+            f"the categories declared for column {name!r} do not fit its type "
+            f"{column.type} in {where.source}. Nothing was added. Declare them as "
+            f"values of that type in encodings={{{name!r}: [...]}}."
+        ) from error
+    unknown = codes < 0
+    if unknown.any():
+        raise RowsError(
+            f"{where.cell(int(unknown.argmax()), index)}: holds a value outside the "
+            "declared categories, or none. Nothing was added. Complete "
+            f"encodings={{{name!r}: [...]}}, or leave such rows out beforehand."
+        )
+    return codes
+
+
+def _find(column: pa.Array, known: pa.Array) -> NDArray[np.int64]:
+    """Position of each value in ``known``, or -1."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), -1, np.int64)
+    if pa.types.is_dictionary(column.type):
+        listed = np.append(_find(column.dictionary, known), -1)
+        places = column.indices.cast(pa.int64()).fill_null(-1)  # the appended -1
+        found: NDArray[np.int64] = listed[places.to_numpy(zero_copy_only=False)]
+        return found
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    wanted = known.cast(column.type)
+    if len(wanted.unique()) < len(wanted):
+        raise pa.ArrowInvalid("two categories are the same value of this type")
+    compute = importlib.import_module("pyarrow.compute")
+    codes = compute.index_in(column, value_set=wanted).fill_null(-1)
+    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)

@@ -1,0 +1,343 @@
+"""The sketch: one vector and one count that stand for a whole dataset.
+
+Rows come in through :mod:`sketchlearn.rows`, already numbers; decoders only ever read
+``mean`` and ``count``. The total is an exact integer vector (fixed point), so
+merging, subtracting, order and partition never change a bit of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.errors import (
+    FeatureMapMismatch,
+    PoolingError,
+    RemovalError,
+    RowsError,
+    UnstableMapWarning,
+)
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    FeatureSpec,
+    build_map,
+    canonical_json,
+    pad_rows,
+)
+from sketchlearn.pooling import get_pooling
+from sketchlearn.rows.batches import Batches, open_rows
+
+__all__ = ["MAX_LINEAGE", "Sketch", "new_lineage", "sketch_rows"]
+
+BLOCK_ROWS = 512
+"""Rows evaluated at once: their features stay in the processor's cache."""
+
+MAX_LINEAGE = 256
+"""A sketch merged from more accumulation runs than this no longer lists them."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Sketch:
+    """Exact total of the feature vectors of ``count`` rows.
+
+    Made by :func:`sketch_rows`, :func:`sketchlearn.load` or arithmetic on other
+    sketches; all operations return new sketches.
+
+    Parameters
+    ----------
+    total : Int128Array
+        Summed (or otherwise pooled) integer features.
+    count : int
+        Number of rows.
+    features : FeatureSpec
+        What the features are; only sketches of equal fingerprint can meet.
+    pooling : str
+        Name of the pooling.
+    lineage : frozenset of str, or None
+        Identifiers of the accumulation runs inside; None when there are too many.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> phi = sl.FourierFeatures(n_features=2, sketch_size=8, seed=0)
+    >>> a = sl.sketch_rows([[0.0, 1.0], [2.0, 3.0]], phi)
+    >>> b = sl.sketch_rows([[4.0, 5.0]], phi)
+    >>> (a + b).count, (a + b) - b == a
+    (3, True)
+    """
+
+    total: Int128Array
+    count: int
+    features: FeatureSpec
+    pooling: str = "mean"
+    lineage: frozenset[str] | None = frozenset()
+    source_map: AbstractFeatureMap | None = None
+
+    @property
+    def size(self) -> int:
+        """How many numbers the sketch holds."""
+        return len(self.total)
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean feature vector z, float64, each entry correctly rounded."""
+        if self.pooling != "mean":
+            raise PoolingError(
+                f"a sketch pooled by {self.pooling!r} has no mean; read .pooled."
+            )
+        return self.pooled
+
+    @cached_property
+    def pooled(self) -> NDArray[np.float64]:
+        """The pooled vector: mean, maximum, p-norm... by the sketch's pooling."""
+        if self.count == 0:
+            raise RowsError("an empty sketch (0 rows) has no value; add rows to it.")
+        value = get_pooling(self.pooling).read(self.total, self.count, self.features)
+        value.flags.writeable = False
+        return value
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of feature map, pooling, count and total: equal iff equal."""
+        head = [self.features.fingerprint, self.pooling, self.count, self.size]
+        digest = hashlib.sha256(canonical_json(head).encode())
+        digest.update(self.total.tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def feature_map(self) -> AbstractFeatureMap:
+        """The map itself, rebuilt from the description if need be."""
+        if self.source_map is not None:
+            return self.source_map
+        if not self.features.text:
+            raise FeatureMapMismatch(
+                f"this sketch knows its feature map only by its fingerprint "
+                f"({self.features.fingerprint[:6]}..). Load the map from its own file "
+                "and attach it: sketch.with_map(feature_map)."
+            )
+        return self.with_map(build_map(self.features.description)).feature_map
+
+    def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
+        """Attach the map this sketch was made with, after checking that it is."""
+        self.features.require_same(feature_map.spec, "attach this feature map")
+        return self._replace(self.total, self.count, source_map=feature_map)
+
+    def __add__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._require_compatible(other, "merge")
+        lineage = _union(self.lineage, other.lineage)
+        source = self.source_map or other.source_map
+        if self.count == 0 or other.count == 0:
+            kept = other if self.count == 0 else self
+            return kept._replace(kept.total, kept.count, lineage, source)
+        total = get_pooling(self.pooling).combine(self.total, other.total)
+        return self._replace(total, self.count + other.count, lineage, source)
+
+    def __sub__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._require_compatible(other, "subtract")
+        if not get_pooling(self.pooling).removable:
+            raise PoolingError(
+                f"a sketch pooled by {self.pooling!r} cannot forget: the extreme of "
+                "what remains is not known. Sketch the remaining rows again, or use "
+                "pooling='mean'."
+            )
+        if other.count > self.count:
+            raise RemovalError(
+                f"removing {other.count} rows from a sketch of {self.count} rows."
+            )
+        rest = self._replace(self.total - other.total, self.count - other.count)
+        if not rest.is_possible:
+            raise RemovalError(
+                f"removing these {other.count} rows: these rows cannot all have been "
+                f"in this sketch of {self.count} rows (the remainder exceeds what "
+                f"{rest.count} rows can hold). Nothing was removed."
+            )
+        return rest
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        return self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether some ``count`` rows could have this total, by its bounds."""
+        pooling = get_pooling(self.pooling)
+        bits = pooling.frac_bits(self.features)
+        values = self.total.to_ints()
+        if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
+            return all(0 <= value <= self.count << bits for value in values)
+        rows = self.count if pooling.removable else min(self.count, 1)
+        limit = rows * (int(np.ceil(np.ldexp(self.features.value_bound, bits))) + 1)
+        if any(abs(value) > limit for value in values):
+            return False
+        bound = self.features.norm_bound
+        if bound is None or not pooling.removable:
+            return True
+        squares = sum(value * value for value in values)
+        # Rounding to the lattice adds at most half a step in each coordinate.
+        step = int(np.ceil(np.ldexp(bound * (1 + 1e-12), bits) + len(values) ** 0.5))
+        return squares <= (self.count * step) ** 2
+
+    def _require_compatible(self, other: Sketch, verb: str) -> None:
+        self.features.require_same(other.features, verb)
+        if self.pooling != other.pooling:
+            raise FeatureMapMismatch(
+                f"cannot {verb}: left is pooled by {self.pooling!r}, right by "
+                f"{other.pooling!r}. Sketch both with the same pooling."
+            )
+
+    def _replace(
+        self,
+        total: Int128Array,
+        count: int,
+        lineage: frozenset[str] | None | Literal["same"] = "same",
+        source_map: AbstractFeatureMap | None = None,
+    ) -> Sketch:
+        lineage = self.lineage if lineage == "same" else lineage
+        source_map = source_map or self.source_map
+        return Sketch(total, count, self.features, self.pooling, lineage, source_map)
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = ("total", "count", "features", "pooling", "lineage", "source_map")
+        return {name: getattr(self, name) for name in fields}
+
+    def __repr__(self) -> str:
+        return (
+            f"Sketch({self.features.kind}, count={self.count}, size={self.size}, "
+            f"pooling={self.pooling!r}, digest={self.digest[:12]}..)"
+        )
+
+    def _repr_html_(self) -> str:
+        cells = {
+            "rows": f"{self.count:,}",
+            "numbers": f"{self.size:,} ({16 * self.size:,} bytes, exact)",
+            "features": f"{self.features.kind}, {self.features.n_features} per row",
+            "map": f"{self.features.fingerprint[:12]}..",
+            "pooling": self.pooling,
+            "digest": f"{self.digest[:12]}..",
+        }
+        lines = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in cells.items()
+        )
+        return f"<table><caption>Sketch</caption>{lines}</table>"
+
+
+def sketch_rows(
+    data: Any,
+    feature_map: AbstractFeatureMap,
+    *,
+    pooling: str = "mean",
+    columns: Sequence[str] | None = None,
+    encodings: Mapping[str, Sequence[Any]] | None = None,
+    on_invalid: Literal["raise", "drop"] = "raise",
+    progress: bool | None = None,
+) -> Sketch:
+    r"""One pass over the rows: :math:`\Phi(x) = \frac1N \sum_i \varphi(x_i)`, exactly.
+
+    All or nothing: an error leaves nothing behind. The result is the same to the
+    last bit for every order, batch size and partition of the rows.
+
+    Parameters
+    ----------
+    data : rows
+        Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
+        or path or glob of Parquet, CSV or Arrow files: see
+        :func:`sketchlearn.rows.batches.open_rows`.
+    feature_map : AbstractFeatureMap
+        The features φ.
+    pooling : str
+        ``"mean"`` (the paper's), ``"max"``, ``"min"``, ``"p-norm:P"`` or
+        ``"log-sum-exp"``.
+    columns : sequence of str, optional
+        Columns to read, in this order; all of them by default.
+    encodings : mapping, optional
+        Categories of non-numeric columns, to be one-hot encoded.
+    on_invalid : {"raise", "drop"}
+        What to do with rows that hold NaN or infinities.
+    progress : bool, optional
+        Show a progress bar on stderr; by default only on a terminal, for long inputs.
+
+    Returns
+    -------
+    Sketch
+
+    References
+    ----------
+    Paper, eq. sketch-net.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> phi = sl.MomentFeatures(n_features=1, order=1)
+    >>> sl.sketch_rows([[1.0], [2.0], [6.0]], phi).mean
+    array([3.])
+    """
+    rule = get_pooling(pooling)
+    batches = open_rows(
+        data,
+        columns=columns,
+        encodings=encodings,
+        on_invalid=on_invalid,
+        progress=progress,
+        n_features=feature_map.n_features,
+    )
+    return accumulate(batches, feature_map, rule.name)
+
+
+def accumulate(
+    batches: Batches, feature_map: AbstractFeatureMap, pooling: str = "mean"
+) -> Sketch:
+    """Sketch rows that are already open (see :func:`sketch_rows`)."""
+    if not feature_map.is_stable:
+        warnings.warn(
+            "this map does not give the same bits for the same row in different "
+            "batches on this machine; sketches stay exact, but forgetting rows would "
+            "leave a residue. Remove a stored sketch of those rows instead.",
+            UnstableMapWarning,
+            stacklevel=3,
+        )
+    rule = get_pooling(pooling)
+    total, count = Int128Array.zeros(feature_map.sketch_size), 0
+    for batch in batches:
+        for start in range(0, len(batch), BLOCK_ROWS):
+            block = batch[start : start + BLOCK_ROWS]
+            part = rule.pool(feature_map, pad_rows(block), len(block), count)
+            total = rule.combine(total, part) if count else part
+            count += len(block)
+    if count == 0:
+        raise RowsError(f"no rows to sketch in {batches.source}. Nothing was added.")
+    return Sketch(total, count, feature_map.spec, rule.name, new_lineage(), feature_map)
+
+
+def new_lineage() -> frozenset[str]:
+    """A fresh 128-bit identifier for one accumulation run."""
+    return frozenset({os.urandom(16).hex()})
+
+
+def _union(
+    left: frozenset[str] | None, right: frozenset[str] | None
+) -> frozenset[str] | None:
+    if left is None or right is None:
+        return None
+    both = left | right
+    return both if len(both) <= MAX_LINEAGE else None

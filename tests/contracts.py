@@ -1,0 +1,70 @@
+"""What every implementation of an interface must do."""
+
+import numpy as np
+import pytest
+
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.base import (
+    ROW_MULTIPLE,
+    AbstractFeatureMap,
+    build_map,
+    decode_description,
+    pad_rows,
+)
+
+
+def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None:
+    """A feature map is a value: same row, same bits; same description, same map."""
+    features = feature_map(rows)
+    assert features.shape == (len(rows), feature_map.sketch_size)
+    assert np.isfinite(features).all()
+    assert np.abs(features).max() <= feature_map.value_bound * (1 + 1e-6)
+    _check_norm(feature_map, features)
+    _check_bits(feature_map, rows, features)
+    _check_sum(feature_map, rows)
+    _check_identity(feature_map)
+    with pytest.raises(FeatureMapError, match="takes rows of"):
+        feature_map(np.zeros((3, feature_map.n_features + 1)))
+
+
+def _check_norm(feature_map, features):
+    if feature_map.norm_bound is not None:
+        norms = np.linalg.norm(features.astype(np.float64), axis=1)
+        assert norms.max() <= feature_map.norm_bound * (1 + 1e-12)
+
+
+def _check_bits(feature_map, rows, features):
+    assert feature_map.is_stable
+    order = np.random.default_rng(0).permutation(len(rows))
+    for size in (1, 5, 64, 100, 192):
+        for start in range(0, len(rows), size):
+            chosen = order[start : start + size]
+            assert np.array_equal(feature_map(rows[chosen]), features[chosen])
+
+
+def _check_sum(feature_map, rows):
+    """Block sums are additive to the bit, and are sums of the features."""
+    block = pad_rows(rows[: 3 * ROW_MULTIPLE - 5])
+    count = len(block) - 5
+    total = feature_map.block_sum(block, count)
+    singles = [
+        feature_map.block_sum(pad_rows(row[None]), 1).to_ints() for row in block[:count]
+    ]
+    assert total.to_ints() == [sum(column) for column in zip(*singles, strict=True)]
+    unit = 2.0**-feature_map.frac_bits
+    sums = np.array([float(value) for value in total.to_ints()]) * unit
+    features = feature_map.evaluate(block)[:count].astype(np.float64)
+    rounding = max(unit, 2.0**-40 * feature_map.value_bound)
+    assert np.abs(sums - features.sum(axis=0)).max() <= count * rounding
+
+
+def _check_identity(feature_map):
+    description = feature_map.description
+    weights = {name: feature_map.weights()[name] for name in feature_map.stored_weights}
+    again = build_map(description, weights)
+    assert again == feature_map
+    assert hash(again) == hash(feature_map)
+    assert again.fingerprint == feature_map.fingerprint
+    assert len(feature_map.fingerprint) == 64
+    assert decode_description(description)["kind"] == feature_map.kind
+    assert type(feature_map).__name__ in repr(feature_map)

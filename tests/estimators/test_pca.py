@@ -1,0 +1,203 @@
+"""PCA from a sketch is scikit-learn's PCA where the sketch holds enough."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+
+from sketchlearn import CompressivePCA, FourierFeatures, load, save, sketch_rows
+from sketchlearn.errors import (
+    DataPlanWarning,
+    FeatureMapError,
+    FeatureMapMismatch,
+    RowRangeError,
+    RowsError,
+)
+
+RNG = np.random.default_rng(0)
+MIXING = RNG.normal(size=(12, 12)) * np.linspace(3, 0.1, 12)
+X = RNG.normal(size=(3000, 12)) @ MIXING.T + 40
+BOUNDS = (-100.0, 200.0)
+
+
+def same_axes(left, right):
+    return np.abs(np.abs(np.sum(left * right, axis=1)) - 1).max()
+
+
+def test_an_exact_sketch_gives_scikit_learns_pca():
+    ours, theirs = CompressivePCA(5).fit(X), PCA(5).fit(X)
+
+    assert same_axes(ours.components_, theirs.components_) < 1e-9
+    for name in (
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "singular_values_",
+        "mean_",
+        "noise_variance_",
+    ):
+        assert np.allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-8)
+    signs = np.sign(np.sum(ours.components_ * theirs.components_, axis=1))
+    assert np.allclose(ours.transform(X), theirs.transform(X) * signs, atol=1e-6)
+    back = ours.inverse_transform(ours.transform(X))
+    assert np.allclose(back, theirs.inverse_transform(theirs.transform(X)), atol=1e-6)
+
+
+def test_standardising_after_the_fact_equals_standardising_first():
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    ours, theirs = CompressivePCA(standardize=True).fit(X), PCA().fit(scaled)
+    assert same_axes(ours.components_, theirs.components_) < 1e-8
+    assert np.allclose(ours.explained_variance_, theirs.explained_variance_)
+    assert np.allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(scaled)))
+
+
+def test_a_small_sketch_finds_the_leading_components():
+    wide = RNG.normal(size=(4000, 3)) @ RNG.normal(size=(3, 60)) * 5
+    wide = wide + 0.1 * RNG.normal(size=wide.shape)
+    ours, theirs = CompressivePCA(3, sketch_size=360).fit(wide), PCA(3).fit(wide)
+    assert ours.sketch_.size == 2 * 60 + 360
+    overlap = np.linalg.svd(ours.components_ @ theirs.components_.T)[1]
+    assert overlap.min() > 0.99
+
+
+@pytest.mark.parametrize("size", [1, 10, 25, 77])
+def test_the_sketch_never_holds_more_than_asked_beside_mean_and_variance(size):
+    pca = CompressivePCA(sketch_size=size).fit(X)
+    assert pca.sketch_.size <= size + 2 * 12
+    assert np.allclose(pca.components_ @ pca.components_.T, np.eye(12), atol=1e-9)
+    assert (np.diff(pca.explained_variance_) <= 1e-9).all()
+
+
+def test_constant_features_get_no_room_in_the_sketch():
+    padded = np.concatenate([X, np.full((3000, 100), 7.0)], axis=1)
+    padded_pca = CompressivePCA(4, sketch_size=72).fit(padded)
+    assert padded_pca.sketch_.size == 2 * 112 + 12 * 6
+    plain = CompressivePCA(4, sketch_size=72).fit(X)
+    assert padded_pca.explained_variance_[0] > 0.8 * plain.explained_variance_[0]
+
+
+def test_adding_then_forgetting_leaves_no_trace():
+    half = CompressivePCA(3, bounds=BOUNDS).fit(X[:1500])
+    pca = CompressivePCA(3, bounds=BOUNDS).fit(X[:1000]).partial_fit(X[1000:])
+    assert pca.n_samples_seen_ == 3000
+    pca.forget(X[1500:])
+    assert pca.sketch_ == half.sketch_
+    assert np.array_equal(pca.components_, half.components_)
+
+
+def test_forgetting_from_a_plan_made_of_data_warns():
+    pca = CompressivePCA(3).fit(X)
+    with pytest.warns(DataPlanWarning, match="bounds"):
+        pca.forget(X[:100])
+    assert pca.sketch_.count == 2900
+
+
+def test_forgetting_is_refused_where_rows_change_bits(monkeypatch):
+    pca = CompressivePCA(3, bounds=BOUNDS).fit(X)
+    monkeypatch.setitem(pca.sketch_.feature_map.__dict__, "is_stable", False)
+    with pytest.raises(FeatureMapError, match="approximate=True"):
+        pca.forget(X[:10])
+    with pytest.warns(UserWarning, match="same bits"):
+        assert pca.forget(X[:10], approximate=True).sketch_.count == 2990
+
+
+def test_merging_fitted_estimators_equals_fitting_all_rows():
+    left, right = (
+        CompressivePCA(3, bounds=BOUNDS).fit(part) for part in (X[:9], X[9:])
+    )
+    assert left.merge(right).sketch_ == CompressivePCA(bounds=BOUNDS).fit(X).sketch_
+    other = CompressivePCA(3, bounds=(-300, 300)).fit(X)
+    with pytest.raises(FeatureMapMismatch, match="scaling"):
+        left.merge(other)
+
+
+@pytest.mark.parametrize("size", [20, 2000])
+def test_parties_with_one_plan_merge_to_what_one_machine_would_fit(size, tmp_path):
+    estimator = CompressivePCA(4, sketch_size=size, bounds=BOUNDS)
+    save(estimator.plan(12), tmp_path / "study.map")
+    parts = [
+        sketch_rows(part, load(tmp_path / "study.map")) for part in (X[:50], X[50:])
+    ]
+    save(parts[0] + parts[1], tmp_path / "all.sketch")
+    together = CompressivePCA(4).fit_sketch(load(tmp_path / "all.sketch"))
+    alone = estimator.fit(X)
+    assert together.sketch_ == alone.sketch_
+    assert np.array_equal(together.components_, alone.components_)
+
+
+def test_files_frames_and_generators_fit_like_arrays(tmp_path):
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)])
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    fitted = CompressivePCA(3).fit(X)
+    for data in (
+        str(tmp_path / "*.parquet"),
+        tmp_path / "rows.parquet",
+        frame,
+        (X[i : i + 100] for i in range(0, 3000, 100)),
+        pa.Table.from_pandas(frame),
+    ):
+        other = CompressivePCA(3).fit(data)
+        assert other.sketch_ == fitted.sketch_
+    assert CompressivePCA().fit(frame).feature_names_in_.tolist() == list(frame)
+    from_file = CompressivePCA().fit(tmp_path / "rows.parquet")
+    assert from_file.feature_names_in_.tolist() == list(frame)
+    assert from_file.transform(frame).shape == (3000, 12)
+
+
+def test_output_follows_set_output():
+    pca = CompressivePCA(2).set_output(transform="pandas").fit(X)
+    assert list(pca.transform(X).columns) == ["compressivepca0", "compressivepca1"]
+
+
+def test_a_share_of_variance_chooses_the_number_of_components():
+    ours, theirs = CompressivePCA(0.9).fit(X), PCA(0.9).fit(X)
+    assert ours.n_components_ == theirs.n_components_
+
+
+@pytest.mark.parametrize("asked", [0, 13, -1, 1.5, "mle", True])
+def test_bad_numbers_of_components_are_refused(asked):
+    with pytest.raises(FeatureMapError, match="n_components"):
+        CompressivePCA(asked).fit(X)
+
+
+def test_large_offsets_cost_no_precision():
+    shifted = X + 1e6
+    ours, theirs = CompressivePCA(3).fit(shifted), PCA(3).fit(X)
+    ratio = ours.explained_variance_ / theirs.explained_variance_
+    assert np.allclose(ratio, 1, rtol=1e-5)
+
+
+def test_a_later_value_far_out_of_range_is_refused_and_nothing_is_lost():
+    pca = CompressivePCA(3).fit(X)
+    digest = pca.sketch_.digest
+    with pytest.raises(RowRangeError, match="bounds"):
+        pca.partial_fit(X * 1e6)
+    assert pca.sketch_.digest == digest
+
+
+def test_a_sketch_without_second_moments_is_refused():
+    sketch = sketch_rows(X, FourierFeatures(12, 8))
+    with pytest.raises(FeatureMapError, match=r"no second moments.*plan"):
+        CompressivePCA().fit_sketch(sketch)
+
+
+def test_components_of_some_features_of_the_sketch():
+    whole = CompressivePCA().fit(X)
+    some = CompressivePCA(2).fit_sketch(whole.sketch_, features=[0, 3, 5])
+    theirs = PCA(2).fit(X[:, [0, 3, 5]])
+    assert same_axes(some.components_, theirs.components_) < 1e-9
+    with pytest.raises(FeatureMapError, match="feature numbers below 12"):
+        CompressivePCA().fit_sketch(whole.sketch_, features=[99])
+
+
+def test_bad_bounds_and_bad_rows_say_what_to_do():
+    with pytest.raises(FeatureMapError, match="pair"):
+        CompressivePCA(bounds=3).fit(X)
+    with pytest.raises(RowsError, match="city"):
+        CompressivePCA().fit(pd.DataFrame({"a": [1.0], "city": ["Oslo"]}))
+    with pytest.raises(NotFittedError):
+        CompressivePCA().transform(X)
+    with pytest.raises(NotFittedError):
+        CompressivePCA().forget(X)

@@ -1,0 +1,112 @@
+"""Ridge from a sketch is scikit-learn's Ridge where the sketch holds enough."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.linear_model import Ridge
+
+from sketchlearn import CompressivePCA, CompressiveRidge, sketch_rows
+from sketchlearn.errors import FeatureMapError, RowsError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2000, 8)) @ RNG.normal(size=(8, 8)) + 3
+Y = X @ RNG.normal(size=(8, 2)) + 0.3 * RNG.normal(size=(2000, 2)) + [5, -2]
+y = Y[:, 0]
+BOUNDS = {"bounds": (-64, 64), "target_bounds": (-128, 128)}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("target", [y, Y], ids=["one", "two"])
+def test_an_exact_sketch_gives_scikit_learns_ridge(alpha, intercept, target):
+    ours = CompressiveRidge(alpha, fit_intercept=intercept).fit(X, target)
+    theirs = Ridge(alpha, fit_intercept=intercept).fit(X, target)
+    assert ours.coef_.shape == theirs.coef_.shape
+    assert np.allclose(ours.coef_, theirs.coef_, atol=1e-7)
+    assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    assert np.allclose(ours.predict(X), theirs.predict(X), atol=1e-6)
+
+
+def test_a_small_sketch_predicts_almost_as_well():
+    factors = RNG.normal(size=(3000, 4))
+    wide = factors @ RNG.normal(size=(4, 50)) + 0.2 * RNG.normal(size=(3000, 50))
+    target = factors @ [1.0, -2.0, 0.5, 1.0] + 0.1 * RNG.normal(size=3000)
+    ours = CompressiveRidge(sketch_size=500).fit(wide, target)
+    assert ours.sketch_.size <= 500 + 2 * 51
+    assert ours.score(wide, target) > 0.97
+    assert Ridge().fit(wide, target).score(wide, target) > 0.97
+
+
+def test_covariances_with_the_target_are_exact_in_a_small_sketch():
+    ridge = CompressiveRidge(sketch_size=30).fit(X, y)
+    strong = CompressiveRidge(1e9, sketch_size=30).fit_sketch(ridge.sketch_)
+    exact = Ridge(1e9).fit(X, y)
+    assert np.allclose(strong.coef_, exact.coef_, rtol=1e-4, atol=1e-12)
+
+
+def test_adding_then_forgetting_leaves_no_trace():
+    ridge = CompressiveRidge(**BOUNDS).fit(X, y)
+    before = ridge.sketch_
+    ridge.partial_fit(X[:5], y[:5]).forget(X[:5], y[:5])
+    assert ridge.sketch_ == before
+    part = CompressiveRidge(**BOUNDS).fit(X[:500], y[:500])
+    rest = CompressiveRidge(**BOUNDS).fit(X[500:], y[500:])
+    assert part.merge(rest).sketch_ == before
+
+
+def test_named_targets_come_from_files_and_frames(tmp_path):
+    frame = pd.DataFrame(np.column_stack([X, Y]), columns=[*"abcdefgh", "u", "v"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    path = tmp_path / "rows.csv"
+    theirs = Ridge().fit(X, Y)
+    both = CompressiveRidge().fit(path, y=["u", "v"])
+    assert np.allclose(both.coef_, theirs.coef_, atol=1e-6)
+    assert both.feature_names_in_.tolist() == list("abcdefgh")
+    one = CompressiveRidge().fit(path, y="u")
+    assert one.n_features_in_ == 9  # the other target is a feature then
+    assert CompressiveRidge().fit(frame, y=["u", "v"]).sketch_ == both.sketch_
+    with pytest.raises(RowsError, match=r"no column 'w'"):
+        CompressiveRidge().fit(path, y="w")
+    with pytest.raises(RowsError, match="name of the target"):
+        CompressiveRidge().fit(path, y=y)
+
+
+def test_one_sketch_serves_pca_and_ridge():
+    ridge = CompressiveRidge(**BOUNDS).fit(X, y)
+    pca = CompressivePCA(3).fit_sketch(ridge.sketch_, features=range(8))
+    assert np.allclose(
+        pca.explained_variance_, CompressivePCA(3).fit(X).explained_variance_
+    )
+
+
+def test_any_feature_of_a_sketch_can_be_the_target():
+    sketch = CompressivePCA().fit(X).sketch_
+    ridge = CompressiveRidge(0.5).fit_sketch(sketch, targets=[2])
+    others = [0, 1, 3, 4, 5, 6, 7]
+    assert np.allclose(ridge.coef_, Ridge(0.5).fit(X[:, others], X[:, 2]).coef_)
+
+
+def test_parties_with_one_plan_merge():
+    plan = CompressiveRidge(**BOUNDS).plan(8, n_targets=2)
+    rows = np.column_stack([X, Y])
+    merged = sketch_rows(rows[:7], plan) + sketch_rows(rows[7:], plan)
+    assert merged == CompressiveRidge(**BOUNDS).fit(X, Y).sketch_
+
+
+def test_sparse_rows_are_rows():
+    thin = X * (np.abs(X) > 3)
+    ours = CompressiveRidge().fit(sparse.csr_array(thin), y)
+    assert np.allclose(ours.coef_, CompressiveRidge().fit(thin, y).coef_)
+    assert np.allclose(ours.predict(sparse.csr_array(thin)), ours.predict(thin))
+
+
+def test_bad_arguments_say_what_is_wrong():
+    with pytest.raises(FeatureMapError, match="both bounds and target_bounds"):
+        CompressiveRidge(bounds=(0, 1)).fit(X, y)
+    with pytest.raises(FeatureMapError, match="alpha"):
+        CompressiveRidge(-1.0).fit(X, y)
+    with pytest.raises(RowsError, match="requires y"):
+        CompressiveRidge().fit(X)
+    with pytest.raises(FeatureMapError, match="too small for 2 targets"):
+        CompressiveRidge(sketch_size=8).fit(X, Y)

@@ -1,0 +1,297 @@
+"""Every feature map keeps the contract: bounds, bits, exact sums, identity."""
+
+import numpy as np
+import pytest
+
+from contracts import check_feature_map
+from sketchlearn import (
+    BloomFeatures,
+    ConcatenatedFeatures,
+    CountMinFeatures,
+    CountSketchFeatures,
+    CrossMomentFeatures,
+    FourierFeatures,
+    MomentFeatures,
+    NystromFeatures,
+    QuadraticFeatures,
+    Scaling,
+    clipped,
+)
+from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
+from sketchlearn.exact import lattice_round
+from sketchlearn.features.base import build_map
+from sketchlearn.features.clipping import clip_rows
+from sketchlearn.features.hashing import hash_keys
+
+D = 7
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(300, D)).astype(np.float32)
+SCALING = Scaling.from_bounds(-20.0, 20.0, n_features=D)
+
+MAPS = {
+    "fourier": FourierFeatures(D, 20, seed=1),
+    "fourier-folded": FourierFeatures(D, 10, law="folded", scale=0.5),
+    "fourier-adapted": FourierFeatures(D, 34, law="adapted", scaling=SCALING),
+    "mean": MomentFeatures(D, order="mean"),
+    "variance": MomentFeatures(D, order="variance", scaling=SCALING, reach=1.0),
+    "covariance": MomentFeatures(D, order="covariance"),
+    "cross": CrossMomentFeatures(D, 3, targets=[6], seed=2),
+    "cross-kept": CrossMomentFeatures(
+        D, 2, kept=[0, 3, 5], importance=[1, 0.5, 2.0**-12], scaling=SCALING
+    ),
+    "quadratic-gaussian": QuadraticFeatures(D, 11, law="gaussian"),
+    "quadratic-chi": QuadraticFeatures(D, 11, law="chi", scaling=SCALING),
+    "quadratic-unit": QuadraticFeatures(D, 3, law="unit"),
+    "nystrom": NystromFeatures(RNG.normal(size=(9, D)), scale=2.0),
+    "count-min": CountMinFeatures(D, width=4, depth=2),
+    "count-sketch": CountSketchFeatures(D, width=5, depth=3, seed=4),
+    "bloom": BloomFeatures(D, width=4, depth=2),
+}
+MAPS["concatenated"] = ConcatenatedFeatures(
+    [MAPS["fourier"], MAPS["covariance"], MAPS["nystrom"]]
+)
+MAPS["clipped"] = clipped(MAPS["fourier"], norm_bound=1.5)
+MAPS["clipped-concatenated"] = clipped(MAPS["concatenated"], norm_bound=2.5)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_map_keeps_the_contract(name):
+    check_feature_map(MAPS[name], ROWS)
+
+
+def test_all_fingerprints_differ():
+    prints = {feature_map.fingerprint for feature_map in MAPS.values()}
+    assert len(prints) == len(MAPS)
+
+
+GOLDEN = {
+    "fourier": "27748c94145e866ffd94d858b0174a6c431257271a5d9bdb6822c1b50fb56d1f",
+    "covariance": "86b708b4f7414c2e26dca18b3e68f07c5ca1b3698c2e8fbadc4aff2af2bae95f",
+    "count-min": "f5bf2af3b518d4004d99c3f98b6b359be1ec854e278ecf721fc76940fd019133",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_fingerprints_of_fixed_maps_never_change(name):
+    assert MAPS[name].fingerprint == GOLDEN[name]
+
+
+def test_fourier_features_are_cosines_and_sines_of_the_frequencies():
+    phi = MAPS["fourier"]
+    phases = ROWS.astype(np.float64) @ phi.frequencies.astype(np.float64)
+    expected = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    assert np.abs(phi(ROWS) - expected).max() < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("law", "mean", "spread"),
+    [
+        ("gaussian", 2.5526, 0.6964),  # chi with 7 degrees of freedom
+        ("folded", np.sqrt(2 / np.pi), np.sqrt(1 - 2 / np.pi)),
+        ("adapted", 1.3494, 0.6898),
+    ],
+)
+def test_radii_follow_their_law(law, mean, spread):
+    phi = FourierFeatures(D, 200_000, law=law, seed=3)
+    radii = np.linalg.norm(phi.frequencies, axis=0)
+    assert abs(radii.mean() - mean) < 0.01
+    assert abs(radii.std() - spread) < 0.01
+
+
+def test_fourier_features_approximate_the_gaussian_kernel():
+    phi = FourierFeatures(D, 20_000, scale=2.0, seed=0)
+    features = phi(ROWS[:20]) / np.sqrt(phi.sketch_size / 2)
+    distances = ((ROWS[:20, None] - ROWS[None, :20]) ** 2).sum(axis=2)
+    assert np.abs(features @ features.T - np.exp(-distances / 8)).max() < 0.05
+
+
+def test_moments_are_those_of_numpy():
+    features = MAPS["covariance"](ROWS).mean(axis=0)
+    moment = (ROWS.astype(np.float64).T @ ROWS) / len(ROWS)
+    assert np.abs(features[:D] - ROWS.mean(axis=0)).max() < 1e-6
+    assert np.abs(features[D:] - moment[np.tril_indices(D)]).max() < 1e-5
+
+
+def test_cross_moments_are_the_second_moment_times_omega():
+    phi = MAPS["cross"]
+    features = phi(ROWS).mean(axis=0)
+    moment = (ROWS.astype(np.float64).T @ ROWS) / len(ROWS)
+    seen = features[2 * D :].reshape(D, 4)
+    assert np.abs(seen - moment @ phi.omega).max() < 1e-4
+    assert np.abs(seen[:, 3] - moment[:, 6]).max() < 1e-5
+    assert np.abs(features[D : 2 * D] - np.diag(moment)).max() < 1e-5
+
+
+@pytest.mark.parametrize("law", ["gaussian", "chi", "unit"])
+def test_quadratic_features_are_linear_in_the_products(law):
+    phi = QuadraticFeatures(D, 11, law=law)
+    products = ROWS[:, np.tril_indices(D)[0]] * ROWS[:, np.tril_indices(D)[1]]
+    assert np.abs(phi(ROWS) - products @ phi.matrix.T).max() < 1e-3
+
+
+def test_nystrom_features_reproduce_the_kernel_at_the_landmarks():
+    marks = RNG.normal(size=(9, D))
+    phi = NystromFeatures(marks, scale=2.0)
+    features = phi(marks)
+    distances = ((marks[:, None] - marks[None]) ** 2).sum(axis=2)
+    assert np.abs(features @ features.T - np.exp(-distances / 8)).max() < 1e-3
+
+
+def test_clipping_shortens_long_vectors_and_leaves_short_ones():
+    inner = MomentFeatures(D, order="mean")
+    phi = clipped(inner, norm_bound=2.0)
+    before, after = inner(ROWS), phi(ROWS)
+    norms = np.linalg.norm(before, axis=1, keepdims=True)
+    assert np.allclose(after, before * np.minimum(1, 2.0 / norms))
+    assert np.array_equal(after[norms[:, 0] <= 2], before[norms[:, 0] <= 2])
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e-20, 1.0, 1e20, 1e150, 1e300, 1.7e308])
+def test_clipping_never_overflows(value):
+    from_far = np.full((64, 5), value)
+    shortened = clip_rows(from_far, 1.0)
+    norms = np.linalg.norm(shortened, axis=1)
+    expected = min(1.0, value * np.sqrt(5) if value < 1e100 else 1.0)
+    assert np.allclose(norms, expected, rtol=1e-12)
+
+
+def test_integer_norms_of_clipped_rows_respect_the_stated_sensitivity():
+    m, k = 20, 44
+    bound = 2**k * (1 + (m + 8) * 2.0**-52) + np.sqrt(m) / 2
+    rng = np.random.default_rng(0)
+    magnitudes = 10.0 ** rng.uniform(-320, 308, (2000, m))
+    rows = magnitudes * rng.choice([-1, 1], (2000, m))
+    integers = lattice_round(clip_rows(rows, 1.0), k)
+    squares = [sum(int(q) ** 2 for q in row) for row in integers]
+    assert max(squares) <= int(bound) ** 2 + 2 * int(bound) + 1
+
+
+def test_concatenation_puts_parts_side_by_side():
+    phi = MAPS["concatenated"]
+    parts = [part(ROWS) for part in phi.parts]
+    assert np.array_equal(phi(ROWS), np.concatenate(parts, axis=1))
+    assert phi.offset(1) == slice(20, 55)
+
+
+def test_hash_features_count_every_item_once_per_table():
+    counts = MAPS["count-min"](np.eye(D))
+    assert (counts.sum(axis=1) == 2).all()
+    assert set(np.unique(counts)) == {0.0, 1.0}
+    signed = MAPS["count-sketch"](np.eye(D))
+    assert (np.abs(signed).sum(axis=1) == 3).all()
+    assert -1.0 in signed
+
+
+def test_hash_is_the_published_splitmix64():
+    known = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    golden = 0x9E3779B97F4A7C15
+    keys = np.array([i * golden % 2**64 for i in range(3)], np.uint64)
+    assert hash_keys(keys, 0).tolist() == known
+
+
+def test_count_min_never_underestimates_and_stays_near():
+    rng = np.random.default_rng(0)
+    items = np.minimum(rng.zipf(1.5, 5000) - 1, 199)
+    phi = CountMinFeatures(200, width=50, depth=4)
+    table = phi(np.eye(200))[items].sum(axis=0).reshape(4, 50)
+    counts = np.bincount(items, minlength=200)
+    estimate = np.min([table[t][phi.buckets[t]] for t in range(4)], axis=0)
+    assert (estimate >= counts).all()
+    assert np.median(estimate - counts) < 3 * 5000 / 50
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: FourierFeatures(D, 7), "must be even"),
+        (lambda: FourierFeatures(0, 8), "n_features must be a whole number"),
+        (lambda: FourierFeatures(D, True), "sketch_size must be a whole number"),
+        (lambda: FourierFeatures(D, 8, scale=0), "scale must be a positive"),
+        (lambda: FourierFeatures(D, 8, law="cauchy"), "law must be one of gaussian"),
+        (lambda: FourierFeatures(3, 8, scaling=SCALING), "scaling is for 7 features"),
+        (lambda: MomentFeatures(D, order="third"), "order must be one of"),
+        (lambda: MomentFeatures(D, reach=3.0), "power of two"),
+        (lambda: CrossMomentFeatures(D, 2, kept=[3, 1]), "increasing"),
+        (lambda: CrossMomentFeatures(D, 2, kept=[0], targets=[1]), "one of the kept"),
+        (lambda: CrossMomentFeatures(D, 2, importance=[0.3] * D), "power of two"),
+        (lambda: QuadraticFeatures(D, 2, law="cube"), "law must be one of"),
+        (lambda: NystromFeatures([1.0, 2.0]), "shape"),
+        (lambda: clipped(MAPS["clipped"], norm_bound=1.0), "clipped already"),
+        (lambda: clipped(MAPS["fourier"], norm_bound=np.inf), "positive finite"),
+        (
+            lambda: ConcatenatedFeatures(
+                [FourierFeatures(2, 2), FourierFeatures(3, 2)]
+            ),
+            "same width",
+        ),
+        (lambda: build_map({"kind": "dream", "version": 1}), "unknown feature map"),
+        (lambda: build_map({"kind": "fourier", "version": 9}), "version 9"),
+        (lambda: build_map({"kind": "fourier", "version": 1, "q": 1}), "wrong fields"),
+        (lambda: build_map(MAPS["nystrom"].description), "needs its weights"),
+    ],
+)
+def test_bad_arguments_say_what_is_wrong(build, message):
+    with pytest.raises(FeatureMapError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("feature_map", "row", "message"),
+    [
+        (MAPS["fourier"], 1e300, "row 65 is larger"),
+        (MAPS["quadratic-chi"], 1e4, "row 65 has a feature of magnitude > 1024"),
+        (MAPS["count-min"], 5000.0, "row 65 has a feature"),
+        (MAPS["covariance"], 33.0, r"row 65 lies outside .* feature 2, \[-32, 32\]"),
+        (MAPS["variance"], 40.0, r"row 65 lies outside .* feature 2, \[-32, 32\]"),
+    ],
+)
+def test_values_out_of_range_name_the_row_and_the_remedy(feature_map, row, message):
+    rows = np.zeros((70, D))
+    rows[65, 2] = row
+    with pytest.raises(RowRangeError, match=message) as caught:
+        feature_map(rows)
+    assert "Nothing was added" in str(caught.value)
+
+
+MISMATCHES = [
+    FourierFeatures(D, 8),
+    FourierFeatures(D, 8, seed=1),
+    FourierFeatures(D, 8, scale=2.0),
+    FourierFeatures(D, 8, law="folded"),
+    FourierFeatures(D, 10),
+    FourierFeatures(D, 8, scaling=SCALING),
+    FourierFeatures(D, 8, scaling=Scaling.from_bounds(-20.0, 50.0, n_features=D)),
+    clipped(FourierFeatures(D, 8), norm_bound=1.0),
+    clipped(FourierFeatures(D, 8), norm_bound=2.0),
+    ConcatenatedFeatures([FourierFeatures(D, 8)]),
+    NystromFeatures(np.eye(8, D)),
+    NystromFeatures(np.eye(8, D) * (1 + 2.0**-52)),
+]
+
+
+def test_maps_that_differ_in_one_item_never_pass_for_each_other():
+    for i, left in enumerate(MISMATCHES):
+        for j, right in enumerate(MISMATCHES):
+            if i != j:
+                with pytest.raises(FeatureMapMismatch, match="first difference"):
+                    left.spec.require_same(right.spec, "merge")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "named"),
+    [
+        (MISMATCHES[0], MISMATCHES[1], "seed 0 vs 1"),
+        (MISMATCHES[7], MISMATCHES[8], "norm_bound 1.0 vs 2.0"),
+        (MISMATCHES[10], MISMATCHES[11], "weights"),
+        (MISMATCHES[5], MISMATCHES[6], "scaling"),
+    ],
+)
+def test_the_error_names_the_first_difference(left, right, named):
+    assert named in left.spec.first_difference(right.spec)
+
+
+def test_a_map_planned_from_data_says_so():
+    assert MAPS["fourier"].origin == "declared"
+    assert FourierFeatures(D, 8, scaling=Scaling.from_rows(ROWS)).origin == "data"
+    assert MAPS["clipped-concatenated"].origin == "data"  # landmarks are rows
+    assert clipped(MAPS["fourier"], norm_bound=1.0).origin == "declared"

@@ -1,0 +1,79 @@
+"""Write the golden files again: ``PYTHONPATH=src python tests/golden/make_golden.py``.
+
+Files of a version that was released are never written again: a library reads every
+version it ever wrote.
+"""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.scaling import Scaling
+from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.storage import save
+
+HERE = Path(__file__).parent
+KEY = bytes(range(32))
+
+
+def golden_objects():
+    """Name of each golden file with its object and its key."""
+    rows = np.arange(60, dtype=np.float64).reshape(20, 3) / 64
+    scaling = Scaling.from_bounds([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    plain = FourierFeatures(n_features=3, sketch_size=16, seed=7)
+    scaled = FourierFeatures(
+        n_features=3, sketch_size=16, scale=0.5, law="adapted", seed=7, scaling=scaling
+    )
+    # Far apart, so that the kernel matrix is diagonal: the same root on any machine.
+    marks = NystromFeatures([[0.0, 0.0, 0.0], [99.0, 0.0, 0.0], [0.0, 99.0, 0.0]])
+    return {
+        "fourier_v1.sketch": (_named(sketch_rows(rows, scaled), 1), None),
+        "part_v1.sketch": (_named(sketch_rows(rows[:5], scaled), 2), None),
+        "max_v1.sketch": (_named(sketch_rows(rows, plain, pooling="max"), 3), None),
+        "nystrom_v1.sketch": (_named(sketch_rows(rows, marks), 4), None),
+        "keyed_v1.sketch": (_named(sketch_rows(rows, plain), 5), KEY),
+        "fourier_v1.map": (scaled, None),
+        "nystrom_v1.map": (marks, None),
+    }
+
+
+def main():
+    """Write all files and, beside them, what is in them."""
+    facts = {}
+    for name, (obj, key) in golden_objects().items():
+        save(obj, HERE / name, key=key, key_id="golden" if key else "")
+        (HERE / name).chmod(0o644)
+        facts[name] = {
+            "sha256": hashlib.sha256((HERE / name).read_bytes()).hexdigest(),
+            "key": key.hex() if key else None,
+            **_facts(obj),
+        }
+    (HERE / "golden.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def _named(sketch, number):
+    return dataclasses.replace(sketch, lineage=frozenset({f"{number:032x}"}))
+
+
+def _facts(obj):
+    if not isinstance(obj, Sketch):
+        rows = [[0.0, 0.25, 0.5], [1.0, 0.75, -0.5]]
+        values = obj(np.array(rows)).astype(float).tolist()
+        return {"fingerprint": obj.fingerprint, "rows": rows, "values": values}
+    return {
+        "digest": obj.digest,
+        "count": obj.count,
+        "pooling": obj.pooling,
+        "lineage": sorted(obj.lineage),
+        "fingerprint": obj.features.fingerprint,
+        "total": obj.total.to_ints(),
+        "pooled": obj.pooled.tolist(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Each command is a few library calls, with exit codes and messages to rely on."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import sketchlearn as sl
+from sketchlearn.cli import main
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(300, 4)) * 10
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    names = ["a", "b", "c", "price"]
+    for part, rows in (("jan", ROWS[:200]), ("feb", ROWS[200:])):
+        columns = dict(zip(names, rows.T, strict=True))
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    (tmp_path / "text.csv").write_text("a,city\n1,Oslo\n2,Rome\n")
+    (tmp_path / "empty.csv").write_text("a,b,c,price\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_sketch_merge_subtract_inspect_and_fit(folder):
+    bounds = ("--bounds", "-100", "100")
+    assert run("sketch", "jan.parquet", "-o", "jan.sketch", *bounds).exit_code == 0
+    run("sketch", "feb.parquet", "-o", "feb.sketch", "--like", "jan.sketch")
+    merged = run("merge", "jan.sketch", "feb.sketch", "-o", "both.sketch", "--json")
+    assert json.loads(merged.stdout)["rows"] == 300
+    run("subtract", "both.sketch", "feb.sketch", "-o", "again.sketch")
+    assert sl.load("again.sketch") == sl.load("jan.sketch")
+    shown = json.loads(run("inspect", "both.sketch", "--json").stdout)
+    assert shown["digest"] == sl.load("both.sketch").digest
+    assert "cross-moments" in run("inspect", "both.sketch").stdout or shown["numbers"]
+    fitted = json.loads(run("fit", "pca", "both.sketch", "--components", "2").stdout)
+    expected = sl.CompressivePCA(2, bounds=(-100, 100)).fit(ROWS)
+    assert np.allclose(fitted["components"], expected.components_)
+
+
+def test_ridge_takes_its_target_by_name(folder):
+    made = run(
+        "sketch", "jan.parquet", "feb.parquet", "-o", "r.sketch", "--for", "ridge",
+        "--target", "b",
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    fitted = json.loads(run("fit", "ridge", "r.sketch", "--alpha", "0.5").stdout)
+    expected = sl.CompressiveRidge(0.5).fit(ROWS[:, [0, 2, 3]], ROWS[:, 1])
+    assert np.allclose(fitted["coef"], expected.coef_)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sketch", "jan.parquet", "--columns", "a,prcie"), "did you mean 'price'?"),
+        (("sketch", "empty.csv"), "0 rows"),
+        (("sketch", "text.csv"), "column 'city'"),
+        (("sketch", "jam.parquet"), "did you mean 'jan.parquet'"),
+        (("sketch", "jan.parquet", "--bounds", "0", "1"), "outside the planned range"),
+    ],
+)
+def test_bad_data_is_one_line_and_writes_nothing(folder, arguments, message):
+    result = run(*arguments, "-o", "out.sketch")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert not (folder / "out.sketch").exists()
+
+
+def test_sketches_of_two_seeds_do_not_merge(folder):
+    run("sketch", "jan.parquet", "-o", "a.sketch", "--size", "4", "--seed", "0")
+    run("sketch", "jan.parquet", "-o", "b.sketch", "--size", "4", "--seed", "1")
+    result = run("merge", "a.sketch", "b.sketch", "-o", "c.sketch")
+    assert result.exit_code == 1
+    assert "seed 0 vs 1" in result.stderr
+
+
+def test_a_truncated_file_is_refused(folder):
+    run("sketch", "jan.parquet", "-o", "a.sketch")
+    data = (folder / "a.sketch").read_bytes()
+    (folder / "a.sketch").write_bytes(data[:-7])
+    result = run("inspect", "a.sketch")
+    assert result.exit_code == 1
+    assert "truncated" in result.stderr
+
+
+def test_nothing_is_overwritten_without_force(folder):
+    run("sketch", "jan.parquet", "-o", "a.sketch")
+    before = (folder / "a.sketch").read_bytes()
+    result = run("sketch", "feb.parquet", "-o", "a.sketch")
+    assert result.exit_code == 1
+    assert "--force" in result.stderr
+    assert (folder / "a.sketch").read_bytes() == before
+    assert run("sketch", "feb.parquet", "-o", "a.sketch", "--force").exit_code == 0
+
+
+def test_wrong_usage_exits_with_two(folder):
+    assert run("sketch").exit_code == 2
+    assert run("sketch", "jan.parquet", "-o", "x", "--for", "ridge").exit_code == 2
+    assert run("dance").exit_code == 2
+    assert run("--version").stdout.strip().endswith(sl.__version__)
+
+
+def test_an_interrupt_exits_with_130(folder, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sl, "sketch_rows", interrupted, raising=False)
+    result = run("sketch", "jan.parquet", "-o", "a.sketch")
+    assert result.exit_code == 130
+    assert not (folder / "a.sketch").exists()
+
+
+def test_the_demo_tells_its_story(tmp_path):
+    result = run("demo", "--rows", "20000", "--directory", tmp_path / "demo")
+    assert result.exit_code == 0, result.output
+    assert "equal to the last bit" in result.stdout
+    assert (tmp_path / "demo" / "all.sketch").exists()
+    figures = run("demo", "--rows", "5000", "--json")
+    found = json.loads(figures.stdout)
+    assert found["digests_equal"] is True
+    assert abs(np.subtract(*found["ridge_r2"])) < 1e-6

@@ -1,6 +1,8 @@
 """A sketch is exact: order, batches and partition never change a bit of it."""
 
 import pickle
+import resource
+import sys
 import threading
 from fractions import Fraction
 
@@ -238,6 +240,44 @@ def test_an_interrupt_leaves_the_sketch_as_it_was():
     with pytest.raises(KeyboardInterrupt):
         before + sketch_rows(batches(), PHI)
     assert Sketch(before.total, before.count, before.features).digest == digest
+
+
+@pytest.mark.parametrize("step", range(0, 400, 7))
+def test_an_interrupt_at_any_line_leaves_before_or_after(step):
+    left, right = sketch_rows(ROWS[:100], PHI), sketch_rows(ROWS[100:200], PHI)
+    before, after = left.digest, (left + right).digest
+    state, remaining = {"sketch": left}, step
+
+    def interrupt(frame, event, argument):
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
+            raise KeyboardInterrupt
+        return interrupt
+
+    sys.settrace(interrupt)
+    try:
+        state["sketch"] = state["sketch"] + right
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    assert state["sketch"].digest in (before, after)
+    assert Sketch(left.total, left.count, left.features).digest == before
+
+
+@pytest.mark.full
+def test_ten_million_rows_stream_in_constant_memory_and_exactly():
+    phi = FourierFeatures(16, 1000, scale=4.0)
+    block = np.random.default_rng(2).normal(size=(8192, 16)).astype(np.float32)
+    sketch_rows((block for _ in range(20)), phi)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    times = 10_000_000 // 8192
+    sketch = sketch_rows((block for _ in range(times)), phi)
+    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert growth < 50 * 1024  # kilobytes
+    expected = phi(block).astype(np.float64).mean(axis=0)
+    assert np.abs(sketch.mean - expected).max() < 1e-12
 
 
 def test_no_rows_is_an_error():

@@ -402,7 +402,7 @@ def test_an_attached_map_is_checked(data, sketch):
     with pytest.raises(FeatureMapMismatch):
         loads(data, feature_map=other)
     for lying in lies:
-        with pytest.raises(SketchFileError, match="contradicts its own feature map"):
+        with pytest.raises(FeatureMapMismatch, match="contradicts it in its sizes"):
             loads(lying, feature_map=PHI)
     with pytest.raises(SketchFileError, match="holds a feature map"):
         loads(dumps(PHI), feature_map=PHI)

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchlearn import storage
+from sketchlearn import durable, storage
 from sketchlearn.errors import SketchFileError
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
 from sketchlearn.sketch import sketch_rows
@@ -313,7 +313,7 @@ class System:
 
 def run_save(monkeypatch, path, system):
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "os", system)
+        patch.setattr(durable, "os", system)
         save(NEW, path)
     return system
 

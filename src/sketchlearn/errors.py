@@ -23,6 +23,7 @@ __all__ = [
     "RowsError",
     "SketchFileError",
     "SketchlearnError",
+    "UnsavableError",
     "UnstableMapWarning",
     "import_extra",
 ]
@@ -62,6 +63,10 @@ class RemovalError(SketchlearnError, ValueError):
 
 class SketchFileError(SketchlearnError, ValueError):
     """A file is not a sketch (or feature map) file, or it is damaged."""
+
+
+class UnsavableError(SketchlearnError, TypeError):
+    """The object is of a kind that has no file format."""
 
 
 class MissingExtraError(SketchlearnError, ImportError):

@@ -12,13 +12,16 @@ import html
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.container import canonical_json
 from sketchlearn.errors import (
     FeatureMapMismatch,
     PoolingError,
@@ -31,7 +34,6 @@ from sketchlearn.features.base import (
     AbstractFeatureMap,
     FeatureSpec,
     build_map,
-    canonical_json,
     pad_rows,
 )
 from sketchlearn.pooling import get_pooling
@@ -131,6 +133,11 @@ class Sketch:
     def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
         """Attach the map this sketch was made with, after checking that it is."""
         self.features.require_same(feature_map.spec, "attach this feature map")
+        if replace(feature_map.spec, text=self.features.text) != self.features:
+            raise FeatureMapMismatch(
+                "cannot attach this feature map: the sketch contradicts it in its "
+                "sizes or bounds, so its file was forged or made with a bug."
+            )
         return self._replace(self.total, self.count, source_map=feature_map)
 
     def __add__(self, other: Sketch) -> Sketch:
@@ -185,7 +192,8 @@ class Sketch:
         if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
             return all(0 <= value <= self.count << bits for value in values)
         rows = self.count if pooling.removable else min(self.count, 1)
-        limit = rows * (int(np.ceil(np.ldexp(self.features.value_bound, bits))) + 1)
+        unit = Fraction(2) ** bits
+        limit = rows * (ceil(Fraction(self.features.value_bound) * unit) + 1)
         if any(abs(value) > limit for value in values):
             return False
         bound = self.features.norm_bound
@@ -193,7 +201,8 @@ class Sketch:
             return True
         squares = sum(value * value for value in values)
         # Rounding to the lattice adds at most half a step in each coordinate.
-        step = int(np.ceil(np.ldexp(bound * (1 + 1e-12), bits) + len(values) ** 0.5))
+        slack = Fraction(1) + Fraction(len(values) + 8, 2**52)
+        step = ceil(Fraction(bound) * slack * unit) + len(values)
         return squares <= (self.count * step) ** 2
 
     def _require_compatible(self, other: Sketch, verb: str) -> None:

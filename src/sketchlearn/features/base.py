@@ -23,6 +23,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.container import canonical_json
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
 from sketchlearn.exact import Int128Array, frac_bits_for, lattice_sum
 from sketchlearn.scaling import Scaling
@@ -34,7 +35,6 @@ __all__ = [
     "FeatureSpec",
     "build_map",
     "decode_description",
-    "canonical_json",
     "encode_description",
     "pad_rows",
     "require_positive_int",
@@ -317,7 +317,10 @@ class AbstractFloatFeatures(AbstractFeatureMap):
 
 
 def build_map(
-    description: Mapping[str, Any], weights: Mapping[str, NDArray[Any]] | None = None
+    description: Mapping[str, Any],
+    weights: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    max_bytes: int = 2**30,
 ) -> AbstractFeatureMap:
     """Build the map a description speaks of.
 
@@ -327,7 +330,11 @@ def build_map(
         As given by ``FeatureSpec.description`` or ``AbstractFeatureMap.description``.
     weights : mapping of arrays, optional
         The stored weights, for maps that have some.
+    max_bytes : int
+        Refuse descriptions whose weights would take more memory: a description may
+        come from a file nobody vouches for.
     """
+    _require_small(description, max_bytes)
     fields = decode_description(description)
     kind, version = fields.pop("kind", None), fields.pop("version", None)
     if kind not in _KINDS or version != 1:
@@ -363,13 +370,6 @@ def pad_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     if not missing:
         return rows
     return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
-
-
-def canonical_json(value: Any) -> str:
-    """One value, one string: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
 
 
 def encode_description(value: Any) -> Any:
@@ -408,6 +408,24 @@ def require_positive_int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise FeatureMapError(f"{name} must be a whole number >= 1; got {value!r}.")
     return int(value)
+
+
+def _require_small(node: Any, max_bytes: int) -> None:
+    """Refuse sizes whose weights (``n_features`` by another) would fill memory."""
+    if isinstance(node, Mapping):
+        sizes = {k: v for k, v in node.items() if type(v) is int and k != "seed"}
+        other = max(
+            1, *(sizes.get(k, 1) for k in ("sketch_size", "depth", "n_columns"))
+        )
+        largest = 8 * max([other * sizes.get("n_features", 1), *sizes.values()])
+        if largest > max_bytes:
+            raise FeatureMapError(
+                f"this describes a feature map of about {largest} bytes. If you trust "
+                f"it, load it with a max_bytes= larger than {max_bytes}."
+            )
+    for child in node.values() if isinstance(node, Mapping) else node:
+        if isinstance(child, Mapping | list):
+            _require_small(child, max_bytes)
 
 
 def _first_difference(

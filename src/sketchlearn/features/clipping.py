@@ -117,14 +117,13 @@ class ClippedFeatures(AbstractFeatureMap):
 
 def clip_rows(features: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
     """Shorten each row to the L2 norm ``bound``, in float64 and without overflow."""
-    features = features.astype(np.float64)
+    rows: NDArray[np.float64] = features.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        squares = np.einsum("ij,ij->i", features, features)
+        squares = np.einsum("ij,ij->i", rows, rows)
     if not (squares < _LARGE).all() or bound < _LARGE**-0.5:
-        return _clip_extreme_rows(features, bound)
-    shrink = bound / np.sqrt(np.maximum(squares, bound**2))
-    features *= shrink[:, None]
-    return features
+        return _clip_extreme_rows(rows, bound)
+    rows *= (bound / np.sqrt(np.maximum(squares, bound**2)))[:, None]
+    return rows
 
 
 def _clip_extreme_rows(

@@ -160,6 +160,9 @@ class NystromFeatures(AbstractFloatFeatures):
         Length scale of the kernel, in the units of the scaled rows.
     shift : float
         :math:`\epsilon`, for stability.
+    root : array of shape (sketch_size, sketch_size), optional
+        :math:`K^{-1/2}`. Computed here unless given; its last bits depend on the
+        machine, so parties share the map's file rather than its landmarks.
     scaling : Scaling, optional
         Applied to rows and landmarks first.
 
@@ -178,6 +181,7 @@ class NystromFeatures(AbstractFloatFeatures):
         *,
         scale: float = 1.0,
         shift: float = 1e-8,
+        root: ArrayLike | None = None,
         scaling: Scaling | None = None,
     ) -> None:
         marks = np.array(landmarks, np.float64)
@@ -197,13 +201,14 @@ class NystromFeatures(AbstractFloatFeatures):
         )
         self.landmarks, self.scale, self.shift = marks, float(scale), float(shift)
         scaled = marks if scaling is None else scaling(marks)
-        squared = ((scaled[:, None] - scaled[None]) ** 2).sum(axis=2)
-        kernel = np.exp(-squared / (2 * self.scale**2)) + self.shift * np.eye(
-            len(marks)
-        )
-        values, vectors = np.linalg.eigh(kernel)
-        root = (vectors / np.sqrt(np.maximum(values, self.shift))) @ vectors.T
-        self._root = root.astype(np.float32)
+        if root is None:
+            root = _inverse_root(scaled / self.scale, self.shift)
+        self._root = np.array(root, np.float32)
+        if self._root.shape != (len(marks), len(marks)):
+            raise FeatureMapError(
+                f"root must be a square matrix of size {len(marks)}; got shape "
+                f"{self._root.shape}."
+            )
         self._padded_root = stable_columns(self._root)
         units = (scaled / self.scale).astype(np.float32)
         self._squares = torch.from_numpy((units**2).sum(axis=1))
@@ -212,7 +217,7 @@ class NystromFeatures(AbstractFloatFeatures):
     @property
     @override
     def stored_weights(self) -> tuple[str, ...]:
-        return ("landmarks",)
+        return ("landmarks", "root")
 
     @property
     @override
@@ -262,6 +267,16 @@ def _adapted_radii(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
         gamma = rng.standard_gamma(1.5, 4 * count + 16)
         radii = np.concatenate([radii, 2 * np.sqrt(gamma[gamma >= 2] / 2 - 1)])
     return radii[:count]
+
+
+def _inverse_root(units: NDArray[np.float64], shift: float) -> NDArray[np.float64]:
+    """The inverse square root of the Gaussian kernel matrix of some points."""
+    squares = (units**2).sum(axis=1)
+    distances = np.maximum(squares[:, None] + squares - 2 * units @ units.T, 0.0)
+    kernel = np.exp(-distances / 2) + shift * np.eye(len(units))
+    values, vectors = np.linalg.eigh(kernel)
+    scaled = vectors / np.sqrt(np.maximum(values, shift))
+    return np.asarray(scaled @ vectors.T, np.float64)
 
 
 def stable_columns(matrix: NDArray[np.float32]) -> torch.Tensor:

@@ -1,0 +1,111 @@
+"""Bytes on disk that survive a crash: written whole or not at all.
+
+The bytes go to a temporary file in the same folder, reach the disk, and only then
+take the name. What the bytes mean is not known here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, TypeVar
+
+from sketchlearn.errors import MissingFileError, SketchFileError
+
+if sys.platform == "darwin":
+    import fcntl
+
+__all__ = ["open_regular", "retry", "sync", "write_file"]
+
+STALE_SECONDS = 3600
+"""Temporary files of killed writers are removed when they are older than this."""
+
+_T = TypeVar("_T")
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file for reading; refuse folders, pipes and devices."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)  # non-blocking: a FIFO would wait forever
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"there is no file {path!r}; check the path.") from error
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise SketchFileError(
+                f"{path!r} is not a file ({error.strerror}). Load a file made by save."
+            ) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        what = "a directory" if stat.S_ISDIR(mode) else "a pipe, socket or device"
+        raise SketchFileError(f"{path!r} is {what}. Load a file made by save.")
+    return open(descriptor, "rb")
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Replace a file by ``data``, all of it or nothing; mode 0600."""
+    folder, name = os.path.split(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise SketchFileError(f"cannot save to {path!r}: it is not a regular file.")
+    _remove_stale(folder, name)
+    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with _descriptor(temporary, flags) as descriptor:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[retry(os.write, descriptor, rest) :]
+            sync(descriptor)
+        retry(os.replace, temporary, path)
+        if os.name != "nt":  # where folders cannot be opened
+            with _descriptor(folder, os.O_RDONLY) as descriptor:
+                sync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def _descriptor(path: str, flags: int) -> Iterator[int]:
+    descriptor = retry(os.open, path, flags, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def sync(descriptor: int) -> None:
+    """Wait until what was written is on the disk itself."""
+    if sys.platform == "darwin":
+        with suppress(OSError):  # not on every file system
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    retry(os.fsync, descriptor)
+
+
+def _remove_stale(folder: str, name: str) -> None:
+    """Remove what earlier saves of this file left when they were killed."""
+    pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.tmp")
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if pattern.fullmatch(entry.name):
+                age = time.time() - entry.stat(follow_symlinks=False).st_mtime
+                if age > STALE_SECONDS:
+                    os.unlink(entry.path)
+
+
+def retry(call: Callable[..., _T], *arguments: Any) -> _T:
+    """Call again for as long as a signal interrupts."""
+    while True:
+        with suppress(InterruptedError):
+            return call(*arguments)

@@ -1,0 +1,19 @@
+"""Every example runs from start to end."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted(Path(__file__).parents[1].glob("examples/*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def test_there_are_examples():
+    assert EXAMPLES

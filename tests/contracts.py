@@ -5,11 +5,10 @@ import pytest
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import (
-    ROW_MULTIPLE,
+    BLOCK_ROWS,
     AbstractFeatureMap,
     build_map,
     decode_description,
-    pad_rows,
 )
 
 
@@ -43,19 +42,16 @@ def _check_bits(feature_map, rows, features):
 
 
 def _check_sum(feature_map, rows):
-    """Block sums are additive to the bit, and are sums of the features."""
-    block = pad_rows(rows[: 3 * ROW_MULTIPLE - 5])
-    count = len(block) - 5
-    total = feature_map.block_sum(block, count)
-    singles = [
-        feature_map.block_sum(pad_rows(row[None]), 1).to_ints() for row in block[:count]
-    ]
+    """Sums are additive to the bit, and are sums of the features."""
+    rows = np.concatenate([rows] * 3)[: BLOCK_ROWS + 100]
+    total = feature_map.batch_sum(rows)
+    singles = [feature_map.batch_sum(row[None]).to_ints() for row in rows]
     assert total.to_ints() == [sum(column) for column in zip(*singles, strict=True)]
     unit = 2.0**-feature_map.frac_bits
     sums = np.array([float(value) for value in total.to_ints()]) * unit
-    features = feature_map.evaluate(block)[:count].astype(np.float64)
+    features = feature_map(rows).astype(np.float64)
     rounding = max(unit, 2.0**-40 * feature_map.value_bound)
-    assert np.abs(sums - features.sum(axis=0)).max() <= count * rounding
+    assert np.abs(sums - features.sum(axis=0)).max() <= len(rows) * rounding
 
 
 def _check_identity(feature_map):

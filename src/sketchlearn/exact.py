@@ -68,15 +68,11 @@ def lattice_round(features: NDArray[np.floating], frac_bits: int) -> NDArray[np.
     return shifted.view(np.int64) - offset.view(np.int64)
 
 
-def lattice_sum(
-    features: NDArray[np.floating],
-    frac_bits: int,
-    workspace: NDArray[np.float64] | None = None,
-) -> NDArray[np.int64]:
+def lattice_sum(features: NDArray[np.floating], frac_bits: int) -> NDArray[np.int64]:
     """Exact column sums of the lattice integers of at most ``SAFE_ROWS`` rows.
 
     Equal to ``lattice_round(features, frac_bits).sum(axis=0)``, in two passes over
-    memory. ``workspace`` is scratch of the same shape, to be reused by a caller.
+    memory.
 
     Examples
     --------
@@ -85,10 +81,8 @@ def lattice_sum(
     """
     assert len(features) <= SAFE_ROWS, "too many rows for an int64 sum"
     offset = np.float64(1.5 * 2.0 ** (52 - frac_bits))
-    if workspace is None:
-        workspace = np.empty(features.shape, np.float64)
-    np.add(features, offset, out=workspace, dtype=np.float64)
-    total: NDArray[np.int64] = np.add.reduce(workspace.view(np.int64), axis=0)
+    shifted: NDArray[np.float64] = np.add(features, offset, dtype=np.float64)
+    total: NDArray[np.int64] = np.add.reduce(shifted.view(np.int64), axis=0)
     correction = (len(features) * int(offset.view(np.int64))) & _MASK
     # Wraps modulo 2**64 by design: the true total is below 2**63.
     wrapped = total.view(np.uint64) - np.uint64(correction)

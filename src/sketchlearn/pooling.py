@@ -18,6 +18,7 @@ small remainder has only the absolute precision :math:`2^{-88}` per row.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -33,7 +34,7 @@ from sketchlearn.exact import (
     lattice_round,
     lattice_sum,
 )
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, row_blocks
 
 __all__ = ["AbstractPooling", "get_pooling"]
 
@@ -60,10 +61,9 @@ class AbstractPooling(ABC):
         self,
         feature_map: AbstractFeatureMap,
         rows: NDArray[np.floating],
-        count: int,
         first_row: int,
     ) -> Int128Array:
-        """Total of the first ``count`` rows of a padded block."""
+        """Total of a batch of rows."""
 
     @abstractmethod
     def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
@@ -125,10 +125,9 @@ class _Mean(AbstractPooling):
         self,
         feature_map: AbstractFeatureMap,
         rows: NDArray[np.floating],
-        count: int,
         first_row: int,
     ) -> Int128Array:
-        return feature_map.block_sum(rows, count, first_row)
+        return feature_map.batch_sum(rows, first_row)
 
     @override
     def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
@@ -161,13 +160,15 @@ class _Extreme(AbstractPooling):
         self,
         feature_map: AbstractFeatureMap,
         rows: NDArray[np.floating],
-        count: int,
         first_row: int,
     ) -> Int128Array:
-        features = feature_map.evaluate(rows, first_row)[:count]
-        integers = lattice_round(features, frac_bits_for(feature_map.value_bound))
         reduce = np.max if self.which == "max" else np.min
-        return Int128Array.from_int64(reduce(integers, axis=0))
+        bits = frac_bits_for(feature_map.value_bound)
+        extremes = [
+            reduce(lattice_round(features, bits), axis=0)
+            for features in _evaluated(feature_map, rows, first_row)
+        ]
+        return Int128Array.from_int64(reduce(extremes, axis=0))
 
     @override
     def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
@@ -207,18 +208,18 @@ class _AbstractTransformed(AbstractPooling):
         self,
         feature_map: AbstractFeatureMap,
         rows: NDArray[np.floating],
-        count: int,
         first_row: int,
     ) -> Int128Array:
-        features = feature_map.evaluate(rows, first_row)[:count].astype(np.float64)
-        values = self.transform(features, feature_map.value_bound)
-        coarse = lattice_round(values, FEATURE_BITS)
-        rest = (values - np.ldexp(coarse.astype(np.float64), -FEATURE_BITS)) * (
-            2.0**FEATURE_BITS
-        )
-        fine = lattice_sum(rest, FEATURE_BITS)
-        upper = Int128Array.from_int64(coarse.sum(axis=0)).shifted(FEATURE_BITS)
-        return upper + Int128Array.from_int64(fine)
+        coarse = np.zeros(feature_map.sketch_size, np.int64)
+        fine = np.zeros(feature_map.sketch_size, np.int64)
+        for features in _evaluated(feature_map, rows, first_row):
+            values = self.transform(features, feature_map.value_bound)
+            upper = lattice_round(values, FEATURE_BITS)
+            rest = values * 2.0**FEATURE_BITS - upper
+            coarse += upper.sum(axis=0)
+            fine += lattice_sum(rest, FEATURE_BITS)
+        total = Int128Array.from_int64(coarse).shifted(FEATURE_BITS)
+        return total + Int128Array.from_int64(fine)
 
     @final
     @override
@@ -277,6 +278,15 @@ class _LogSumExp(_AbstractTransformed):
                 "with a value_bound close to its largest feature."
             )
         return bound + np.log(total)
+
+
+def _evaluated(
+    feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
+) -> Iterator[NDArray[np.float64]]:
+    """Feature vectors of a batch, block by block, in float64."""
+    for start, block, count in row_blocks(rows):
+        features = feature_map.evaluate(block, first_row + start)[:count]
+        yield features.astype(np.float64)
 
 
 def _scaled_quotient(

@@ -34,15 +34,11 @@ from sketchlearn.features.base import (
     AbstractFeatureMap,
     FeatureSpec,
     build_map,
-    pad_rows,
 )
 from sketchlearn.pooling import get_pooling
 from sketchlearn.rows.batches import Batches, open_rows
 
 __all__ = ["MAX_LINEAGE", "Sketch", "new_lineage", "sketch_rows"]
-
-BLOCK_ROWS = 512
-"""Rows evaluated at once: their features stay in the processor's cache."""
 
 MAX_LINEAGE = 256
 """A sketch merged from more accumulation runs than this no longer lists them."""
@@ -328,11 +324,9 @@ def accumulate(
     rule = get_pooling(pooling)
     total, count = Int128Array.zeros(feature_map.sketch_size), 0
     for batch in batches:
-        for start in range(0, len(batch), BLOCK_ROWS):
-            block = batch[start : start + BLOCK_ROWS]
-            part = rule.pool(feature_map, pad_rows(block), len(block), count)
-            total = rule.combine(total, part) if count else part
-            count += len(block)
+        part = rule.pool(feature_map, batch, count)
+        total = rule.combine(total, part) if count else part
+        count += len(batch)
     if count == 0:
         raise RowsError(f"no rows to sketch in {batches.source}. Nothing was added.")
     return Sketch(total, count, feature_map.spec, rule.name, new_lineage(), feature_map)

@@ -15,7 +15,7 @@ import hashlib
 import importlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast, final
@@ -25,23 +25,28 @@ from numpy.typing import NDArray
 
 from sketchlearn.container import canonical_json
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
-from sketchlearn.exact import Int128Array, frac_bits_for, lattice_sum
+from sketchlearn.exact import Int128Array, frac_bits_for
 from sketchlearn.scaling import Scaling
 
 __all__ = [
+    "BLOCK_ROWS",
     "ROW_MULTIPLE",
     "AbstractFeatureMap",
-    "AbstractFloatFeatures",
     "FeatureSpec",
     "build_map",
     "decode_description",
     "encode_description",
     "pad_rows",
+    "require_in_range",
     "require_positive_int",
+    "row_blocks",
 ]
 
 ROW_MULTIPLE = 64
 """Blocks of rows are padded to a multiple of this before they are evaluated."""
+
+BLOCK_ROWS = 512
+"""Rows evaluated at once: their features stay in the processor's cache."""
 
 _SPEC_LIMIT = 48 * 1024
 _KINDS = {
@@ -174,13 +179,11 @@ class AbstractFeatureMap(ABC):
         """
 
     @abstractmethod
-    def block_sum(
-        self, rows: NDArray[np.floating], count: int, first_row: int = 0
-    ) -> Int128Array:
-        """Exact total of the first ``count`` rows of a padded block.
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        """Exact total of up to ``SAFE_ROWS`` rows, in units of ``2**-frac_bits``.
 
-        In units of ``2**-frac_bits``. Additive to the bit: the total of a block is
-        the sum of the totals of its rows.
+        Additive to the bit: the total of a batch is the sum of the totals of its
+        rows, however it is cut.
         """
 
     @abstractmethod
@@ -211,7 +214,8 @@ class AbstractFeatureMap(ABC):
             )
         if not len(rows):
             return np.empty((0, self.sketch_size))
-        return self.evaluate(pad_rows(rows))[: len(rows)]
+        blocks = [self.evaluate(block)[:count] for _, block, count in row_blocks(rows)]
+        return np.concatenate(blocks)
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -288,32 +292,19 @@ class AbstractFeatureMap(ABC):
         return f"{type(self).__name__}({inside})"
 
 
-class AbstractFloatFeatures(AbstractFeatureMap):
-    """A map that computes each feature in floating point and rounds it once."""
-
-    @final
-    def block_sum(
-        self, rows: NDArray[np.floating], count: int, first_row: int = 0
-    ) -> Int128Array:
-        """Round each feature to the lattice, and add."""
-        features = self.evaluate(rows, first_row)[:count]
-        return Int128Array.from_int64(lattice_sum(features, self.frac_bits))
-
-    @final
-    def require_in_range(
-        self, features: NDArray[np.floating], first_row: int
-    ) -> NDArray[np.floating]:
-        """Refuse features beyond ``value_bound``, naming the row, not the value."""
-        # The negated comparison also catches NaN.
-        if not np.abs(features).max() <= self.value_bound:
-            inside = (np.abs(features) <= self.value_bound).all(axis=1)
-            raise RowRangeError(
-                f"row {first_row + int(np.argmin(inside))} has a feature of magnitude "
-                f"> {self.value_bound:g} (value_bound). Nothing was added. Scale the "
-                "rows (scaling=Scaling.from_bounds(low, high)) or build the map with "
-                "a larger value_bound."
-            )
-        return features
+def require_in_range(
+    features: NDArray[np.floating], bound: float, first_row: int
+) -> None:
+    """Refuse features beyond ``bound`` in magnitude, naming the row, not the value."""
+    # The negated comparison also catches NaN.
+    if not np.abs(features).max() <= bound:
+        inside = (np.abs(features) <= bound).all(axis=1)
+        raise RowRangeError(
+            f"row {first_row + int(np.argmin(inside))} has a feature of magnitude > "
+            f"{bound:g} (value_bound). Nothing was added. Scale the rows "
+            "(scaling=Scaling.from_bounds(low, high)) or build the map with a larger "
+            "value_bound."
+        )
 
 
 def build_map(
@@ -362,6 +353,15 @@ def build_map(
         raise FeatureMapError(
             f"the description of a {kind!r} map has wrong fields: {error}."
         ) from error
+
+
+def row_blocks(
+    rows: NDArray[np.floating],
+) -> Iterator[tuple[int, NDArray[np.floating], int]]:
+    """Cut rows into padded blocks: (first row, block, rows that count)."""
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS]
+        yield start, pad_rows(block), len(block)
 
 
 def pad_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:

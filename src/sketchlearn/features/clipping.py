@@ -14,7 +14,11 @@ from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.exact import Int128Array, lattice_sum
-from sketchlearn.features.base import AbstractFeatureMap, encode_description
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    encode_description,
+    row_blocks,
+)
 from sketchlearn.features.composition import build_part
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
@@ -104,14 +108,16 @@ class ClippedFeatures(AbstractFeatureMap):
         return clip_rows(self.inner.evaluate(rows, first_row), self.value_bound)
 
     @override
-    def block_sum(
-        self, rows: NDArray[np.floating], count: int, first_row: int = 0
-    ) -> Int128Array:
-        features = self.inner.evaluate(rows, first_row)[:count]
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        inner_bound, bound = self.inner.norm_bound, self.value_bound
         total = np.zeros(self.sketch_size, np.int64)
-        for start in range(0, count, _CACHED_ROWS):
-            short = clip_rows(features[start : start + _CACHED_ROWS], self.value_bound)
-            total += lattice_sum(short, self.frac_bits)
+        for start, block, count in row_blocks(rows):
+            features = self.inner.evaluate(block, first_row + start)[:count]
+            for part in range(0, count, _CACHED_ROWS):
+                short = features[part : part + _CACHED_ROWS]
+                if inner_bound is None or inner_bound > bound:
+                    short = clip_rows(short, bound)
+                total += lattice_sum(short, self.frac_bits)
         return Int128Array.from_int64(total)
 
 
@@ -119,7 +125,7 @@ def clip_rows(features: NDArray[np.floating], bound: float) -> NDArray[np.float6
     """Shorten each row to the L2 norm ``bound``, in float64 and without overflow."""
     rows: NDArray[np.float64] = features.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
+        squares = np.vecdot(rows, rows)
     if not (squares < _LARGE).all() or bound < _LARGE**-0.5:
         return _clip_extreme_rows(rows, bound)
     rows *= (bound / np.sqrt(np.maximum(squares, bound**2)))[:, None]
@@ -135,7 +141,7 @@ def _clip_extreme_rows(
     exponents = np.frexp(largest)[1]
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         unit = np.ldexp(features, -exponents)
-        norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
+        norms = np.sqrt(np.vecdot(unit, unit))[:, None]
         room = np.ldexp(bound, -exponents)
         shrink = np.where(norms > room, room / norms, 1.0)
     return np.asarray(features * shrink)

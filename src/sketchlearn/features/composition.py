@@ -111,16 +111,11 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         )
 
     @override
-    def block_sum(
-        self, rows: NDArray[np.floating], count: int, first_row: int = 0
-    ) -> Int128Array:
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        sums = (part.batch_sum(rows, first_row) for part in self.parts)
+        shifts = (self.frac_bits - part.frac_bits for part in self.parts)
         return Int128Array.concatenate(
-            [
-                part.block_sum(rows, count, first_row).shifted(
-                    self.frac_bits - part.frac_bits
-                )
-                for part in self.parts
-            ]
+            [total.shifted(bits) for total, bits in zip(sums, shifts, strict=True)]
         )
 
 

@@ -14,12 +14,18 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.features.base import AbstractFloatFeatures, require_positive_int
+from sketchlearn.exact import Int128Array, lattice_sum
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_in_range,
+    require_positive_int,
+    row_blocks,
+)
 
 __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures", "hash_keys"]
 
 
-class _AbstractHashFeatures(AbstractFloatFeatures):
+class _AbstractHashFeatures(AbstractFeatureMap):
     """Items hashed into ``depth`` tables of ``width`` buckets."""
 
     def __init__(
@@ -55,6 +61,15 @@ class _AbstractHashFeatures(AbstractFloatFeatures):
         rows = np.tile(np.arange(d), self.depth)
         values = signs.ravel().astype(np.float64)
         return sp.csr_array((values, (rows, columns)), shape=(d, self.sketch_size))
+
+    @final
+    @override
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        total = np.zeros(self.sketch_size, np.int64)
+        for start, block, count in row_blocks(rows):
+            features = self.evaluate(block, first_row + start)[:count]
+            total += lattice_sum(features, self.frac_bits)
+        return Int128Array.from_int64(total)
 
     @final
     @override
@@ -101,9 +116,9 @@ class CountMinFeatures(_AbstractHashFeatures):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.floating]:
-        projection = self.projection(np.ones_like(self.signs))
-        features = rows.astype(np.float64) @ projection
-        return self.require_in_range(features, first_row)
+        features = rows.astype(np.float64) @ self.projection(np.ones_like(self.signs))
+        require_in_range(features, self.value_bound, first_row)
+        return np.asarray(features, np.float64)
 
 
 @final
@@ -126,7 +141,8 @@ class CountSketchFeatures(_AbstractHashFeatures):
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.floating]:
         features = rows.astype(np.float64) @ self.projection(self.signs)
-        return self.require_in_range(features, first_row)
+        require_in_range(features, self.value_bound, first_row)
+        return np.asarray(features, np.float64)
 
 
 @final

@@ -13,23 +13,22 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.base import AbstractFloatFeatures, require_positive_int
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.tensor import (
+    AbstractTensorFeatures,
+    scaled_float32,
+    stable_columns,
+)
 from sketchlearn.scaling import Scaling
 
-__all__ = [
-    "FourierFeatures",
-    "FrequencyLaw",
-    "NystromFeatures",
-    "scaled_float32",
-    "stable_columns",
-]
+__all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures"]
 
 FrequencyLaw = Literal["gaussian", "folded", "adapted"]
 
 
 @final
-class FourierFeatures(AbstractFloatFeatures):
+class FourierFeatures(AbstractTensorFeatures):
     r"""Cosines and sines at random frequencies.
 
     .. math::
@@ -127,21 +126,19 @@ class FourierFeatures(AbstractFloatFeatures):
         return {"frequencies": self.frequencies}
 
     @override
-    def evaluate(
-        self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
+    def evaluate_tensor(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> torch.Tensor:
         half = self.sketch_size // 2
-        with torch.no_grad():
-            phases = scaled_float32(rows, self.scaling, first_row) @ self._padded
-            features = torch.empty(len(rows), self.sketch_size)
-            torch.cos(phases[:, :half], out=features[:, :half])
-            torch.sin(phases[:, :half], out=features[:, half:])
-        result: NDArray[np.floating] = features.numpy()
-        return result
+        phases = scaled_float32(rows, self.scaling, first_row) @ self._padded
+        features = torch.empty(len(rows), self.sketch_size)
+        torch.cos(phases[:, :half], out=features[:, :half])
+        torch.sin(phases[:, :half], out=features[:, half:])
+        return features
 
 
 @final
-class NystromFeatures(AbstractFloatFeatures):
+class NystromFeatures(AbstractTensorFeatures):
     r"""Gaussian-kernel features through landmark rows.
 
     .. math::
@@ -233,17 +230,14 @@ class NystromFeatures(AbstractFloatFeatures):
         return {"landmarks": self.landmarks, "root": self._root}
 
     @override
-    def evaluate(
-        self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        with torch.no_grad():
-            scaled = scaled_float32(rows, self.scaling, first_row) / self.scale
-            cross = (scaled @ self._padded_units)[:, : self.sketch_size]  # (n, m)
-            squared = (scaled**2).sum(dim=1)[:, None] + self._squares
-            kernel = torch.exp((cross - squared / 2).clamp_max(0.0))
-            features = (kernel @ self._padded_root)[:, : self.sketch_size]
-        result: NDArray[np.floating] = features.numpy()
-        return result
+    def evaluate_tensor(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> torch.Tensor:
+        scaled = scaled_float32(rows, self.scaling, first_row) / self.scale
+        cross = (scaled @ self._padded_units)[:, : self.sketch_size]  # (n, m)
+        squared = (scaled**2).sum(dim=1)[:, None] + self._squares
+        kernel = torch.exp((cross - squared / 2).clamp_max(0.0))
+        return (kernel @ self._padded_root)[:, : self.sketch_size]
 
 
 def _draw_frequencies(
@@ -277,32 +271,3 @@ def _inverse_root(units: NDArray[np.float64], shift: float) -> NDArray[np.float6
     values, vectors = np.linalg.eigh(kernel)
     scaled = vectors / np.sqrt(np.maximum(values, shift))
     return np.asarray(scaled @ vectors.T, np.float64)
-
-
-def stable_columns(matrix: NDArray[np.float32]) -> torch.Tensor:
-    """The right factor of a stable product: zero columns up to a multiple of 16.
-
-    Narrow float32 products give a row other bits at another place in its block;
-    from 16 columns on they do not. The surplus columns of the product are to be cut.
-    """
-    missing = -matrix.shape[1] % 16
-    return torch.from_numpy(np.pad(matrix, ((0, 0), (0, missing))))
-
-
-def scaled_float32(
-    rows: NDArray[np.floating], scaling: Scaling | None, first_row: int
-) -> torch.Tensor:
-    """Scale in float64, then round to float32, refusing what does not fit."""
-    scaled = rows if scaling is None else scaling(rows)
-    # torch wants writable memory; a float64 source is copied by the cast anyway.
-    with np.errstate(over="ignore"):
-        narrow = scaled.astype(np.float32, copy=not scaled.flags.writeable)
-    limit = np.float32(2.0**60)
-    if narrow.size and not np.abs(narrow).max() <= limit:
-        inside = (np.abs(narrow) <= limit).all(axis=1)
-        raise RowRangeError(
-            f"row {first_row + int(np.argmin(inside))} is larger than 2**60 after "
-            "scaling, beyond what float32 features resolve. Nothing was added. Pass "
-            "scaling=Scaling.from_bounds(low, high) with the range of each column."
-        )
-    return torch.from_numpy(narrow)

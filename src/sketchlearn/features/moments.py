@@ -19,7 +19,11 @@ from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.exact import FEATURE_BITS, Int128Array
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_positive_int,
+    row_blocks,
+)
 from sketchlearn.scaling import Scaling
 
 __all__ = ["CrossMomentFeatures", "MomentFeatures", "MomentOrder"]
@@ -108,24 +112,21 @@ class MomentFeatures(AbstractFeatureMap):
         return np.concatenate([x, x[:, i] * x[:, j]], axis=1)
 
     @override
-    def block_sum(
-        self, rows: NDArray[np.floating], count: int, first_row: int = 0
-    ) -> Int128Array:
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         bits = self.frac_bits // 2
-        x = _rounded(rows[:count], self.scaling, self.reach, bits, first_row)
-        sums = _widen(x.sum(axis=0)).shifted(bits)
-        if self.order == "mean":
-            return sums
-        high, low = _halves(x)
-        if self.order == "variance":
-            return Int128Array.concatenate([sums, _squares(high, low)])
-        mixed = high.T @ low
-        squares = _join(
-            (high.T @ high)[self._lower],
-            (mixed + mixed.T)[self._lower],
-            (low.T @ low)[self._lower],
-        )
-        return Int128Array.concatenate([sums, squares])
+        sums = np.zeros(self.n_features, np.int64)
+        parts = np.zeros((3, self.sketch_size - self.n_features), np.int64)
+        for start, block, count in row_blocks(rows):
+            x = _rounded(
+                block[:count], self.scaling, self.reach, bits, first_row + start
+            )
+            sums += _whole(x.sum(axis=0))
+            if self.order == "covariance":
+                parts += _whole(_products(x, self._lower))
+            elif self.order == "variance":
+                parts += _whole(_squares(x))
+        mean = Int128Array.from_int64(sums).shifted(bits)
+        return Int128Array.concatenate([mean, _join(parts)])
 
 
 @final
@@ -247,28 +248,30 @@ class CrossMomentFeatures(AbstractFeatureMap):
         return np.concatenate(parts, axis=1) * 2.0**-self.frac_bits
 
     @override
-    def block_sum(
-        self, rows: NDArray[np.floating], count: int, first_row: int = 0
-    ) -> Int128Array:
-        bits = self.frac_bits // 2
-        x = _rounded(rows[:count], self.scaling, self.reach, bits, first_row)
-        high, low = _halves(x)
-        kept_high, kept_low = high[:, self.kept], low[:, self.kept]
-        aim_high, aim_low = high[:, list(self.targets)], low[:, list(self.targets)]
-        cross = kept_high.T @ self._tests(kept_high)
-        exact = (
-            kept_high.T @ aim_high,
-            kept_high.T @ aim_low + kept_low.T @ aim_high,
-            kept_low.T @ aim_low,
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        bits, columns = self.frac_bits // 2, list(self.targets)
+        sums = np.zeros(self.n_features, np.int64)
+        squares = np.zeros((3, self.n_features), np.int64)
+        crosses = np.zeros((len(self.kept), self.n_columns), np.int64)
+        exacts = np.zeros((3, len(self.kept), len(columns)), np.int64)
+        for start, block, count in row_blocks(rows):
+            x = _rounded(
+                block[:count], self.scaling, self.reach, bits, first_row + start
+            )
+            sums += _whole(x.sum(axis=0))
+            squares += _whole(_squares(x))
+            high, low = _halves(x[:, self.kept])
+            crosses += _whole(high.T @ self._tests(high))
+            aim, rest = _halves(x[:, columns])
+            exacts += _whole(
+                np.stack([high.T @ aim, high.T @ rest + low.T @ aim, low.T @ rest])
+            )
+        none = np.zeros_like(crosses)
+        products = np.concatenate([np.stack([crosses, none, none]), exacts], axis=2)
+        mean = Int128Array.from_int64(sums).shifted(bits)
+        return Int128Array.concatenate(
+            [mean, _join(squares), _join(products.reshape(3, -1))]
         )
-        none = np.zeros_like(cross)
-        products = _join(
-            np.concatenate([cross, exact[0]], axis=1).ravel(),
-            np.concatenate([none, exact[1]], axis=1).ravel(),
-            np.concatenate([none, exact[2]], axis=1).ravel(),
-        )
-        sums = _widen(x.sum(axis=0)).shifted(bits)
-        return Int128Array.concatenate([sums, _squares(high, low), products])
 
     def _tests(self, high: NDArray[np.float64]) -> NDArray[np.float64]:
         """Integer test values of integer rows: an exact product, then one rounding.
@@ -297,23 +300,36 @@ def _halves(
     return high, x - high * 2.0**_HALF
 
 
-def _join(
-    high: NDArray[np.float64], mixed: NDArray[np.float64], low: NDArray[np.float64]
-) -> Int128Array:
-    """Sums of products of halves → sums of products."""
-    upper = _widen(high).shifted(2 * _HALF)
-    return upper + _widen(mixed).shifted(_HALF) + _widen(low)
+def _products(
+    x: NDArray[np.float64], pairs: tuple[NDArray[Any], NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Column sums of products of halves: (high high, mixed, low low) x pairs."""
+    high, low = _halves(x)
+    mixed = high.T @ low
+    return np.stack(
+        [(high.T @ high)[pairs], (mixed + mixed.T)[pairs], (low.T @ low)[pairs]]
+    )
 
 
-def _squares(high: NDArray[np.float64], low: NDArray[np.float64]) -> Int128Array:
-    """Exact column sums of squares."""
-    sums = ((a * b).sum(axis=0) for a, b in ((high, high), (2 * high, low), (low, low)))
-    return _join(*sums)
+def _squares(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same for the squares of the columns."""
+    high, low = _halves(x)
+    products = (high * high, 2 * high * low, low * low)
+    return np.stack([product.sum(axis=0) for product in products])
 
 
-def _widen(values: NDArray[np.float64]) -> Int128Array:
-    """Whole numbers below 2**63, held exactly in float64, as integers."""
-    return Int128Array.from_int64(values.astype(np.int64))
+def _join(parts: NDArray[np.int64]) -> Int128Array:
+    """Summed products of halves, (high high, mixed, low low) → summed products."""
+    high, mixed, low = (Int128Array.from_int64(part) for part in parts)
+    return high.shifted(2 * _HALF) + mixed.shifted(_HALF) + low
+
+
+def _whole(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers held exactly in float64, as integers.
+
+    512 rows of products below 2**44 stay below 2**53, and 2**18 rows below 2**62.
+    """
+    return values.astype(np.int64)
 
 
 def _rounded(

@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import AbstractFloatFeatures, require_positive_int
-from sketchlearn.features.kernel import scaled_float32, stable_columns
+from sketchlearn.features.base import require_in_range, require_positive_int
+from sketchlearn.features.tensor import (
+    AbstractTensorFeatures,
+    scaled_float32,
+    stable_columns,
+)
 from sketchlearn.scaling import Scaling
 
 __all__ = ["QuadraticFeatures", "QuadraticLaw"]
@@ -24,7 +28,7 @@ QuadraticLaw = Literal["gaussian", "chi", "unit"]
 
 
 @final
-class QuadraticFeatures(AbstractFloatFeatures):
+class QuadraticFeatures(AbstractTensorFeatures):
     r"""Random linear combinations of the products :math:`x_p x_q`.
 
     .. math::
@@ -125,14 +129,15 @@ class QuadraticFeatures(AbstractFloatFeatures):
         return {"directions": self._directions}
 
     @override
-    def evaluate(
-        self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        with torch.no_grad():
-            x = scaled_float32(rows, self.scaling, first_row)
-            if self.law == "gaussian":
-                i, j = self._lower
-                features = (x[:, i] * x[:, j]) @ self._padded
-            else:
-                features = (x @ self._padded) ** 2
-        return self.require_in_range(features.numpy()[:, : self.sketch_size], first_row)
+    def evaluate_tensor(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> torch.Tensor:
+        x = scaled_float32(rows, self.scaling, first_row)
+        if self.law == "gaussian":
+            i, j = self._lower
+            features = (x[:, i] * x[:, j]) @ self._padded
+        else:
+            features = (x @ self._padded) ** 2
+        features = features[:, : self.sketch_size]
+        require_in_range(features.numpy(), self.value_bound, first_row)
+        return features

@@ -6,7 +6,6 @@ must stay below 100 MB.
 usage: python3 dev.py run benchmarks/memory.py [rows]
 """
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -40,8 +39,15 @@ def measure(path):
     start = time.perf_counter()
     phi = sl.FourierFeatures(COLUMNS, 200, scale=4.0)
     sketch = sl.sketch_rows(path, phi, progress=False)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(sketch.count, time.perf_counter() - start, peak)
+    print(sketch.count, time.perf_counter() - start, peak_megabytes())
+
+
+def peak_megabytes():
+    """Peak resident size of this process (Linux; getrusage would count the parent)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit("no VmHWM in /proc/self/status; run this on Linux.")
 
 
 def main():

@@ -293,7 +293,7 @@ def sketch_rows(
     Examples
     --------
     >>> import sketchlearn as sl
-    >>> phi = sl.MomentFeatures(n_features=1, order=1)
+    >>> phi = sl.MomentFeatures(n_features=1, order="mean")
     >>> sl.sketch_rows([[1.0], [2.0], [6.0]], phi).mean
     array([3.])
     """

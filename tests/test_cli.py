@@ -129,3 +129,55 @@ def test_the_demo_tells_its_story(tmp_path):
     found = json.loads(figures.stdout)
     assert found["digests_equal"] is True
     assert abs(np.subtract(*found["ridge_r2"])) < 1e-6
+
+
+def test_release_spends_a_ledger_and_audit_finds_nothing(folder):
+    phi = sl.clipped(
+        sl.MomentFeatures(4, scaling=sl.Scaling.from_bounds(-64, 64, n_features=4)),
+        norm_bound=2.0,
+    )
+    sl.save(phi, "study.map")
+    assert "clipped" in run("inspect", "study.map").stdout
+    made = run("sketch", "jan.parquet", "-o", "jan.sketch", "--like", "study.map")
+    assert made.exit_code == 0, made.output
+    promise = ("--epsilon", "1", "--delta", "1e-6", "--ledger", "l.ledger")
+    missing = run("release", "jan.sketch", *promise, "-o", "p.sketch")
+    assert missing.exit_code == 1
+    assert "no ledger" in missing.stderr
+    caps = ("--create-ledger", "1.0", "1e-6")
+    done = run("release", "jan.sketch", *promise, *caps, "-o", "p.sketch", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["epsilon"] == 1.0
+    assert isinstance(sl.load("p.sketch"), sl.PrivateSketch)
+    again = run("release", "jan.sketch", *promise, "-o", "q.sketch")
+    assert again.exit_code == 1
+    assert "nothing was released" in again.stderr
+    assert "epsilon" in run("inspect", "p.sketch").stdout
+    assert run("merge", "p.sketch", "jan.sketch", "-o", "m.sketch").exit_code == 1
+    assert run("audit", "--releases", "500").exit_code == 0
+
+
+def test_map_files_are_told_from_sketches(folder):
+    sl.save(sl.MomentFeatures(4), "a.map")
+    for command in (("fit", "pca", "a.map"), ("merge", "a.map", "-o", "x")):
+        result = run(*command)
+        assert result.exit_code == 1
+        assert "holds a feature map" in result.stderr
+    contradicting = (
+        "sketch",
+        "jan.parquet",
+        "-o",
+        "x",
+        "--like",
+        "a.map",
+        "--seed",
+        "4",
+    )
+    assert run(*contradicting).exit_code == 2
+
+
+def test_like_reads_the_columns_of_the_other_sketch_by_name(folder):
+    run("sketch", "jan.parquet", "-o", "r.sketch", "--for", "ridge", "--target", "b")
+    run("sketch", "jan.parquet", "-o", "s.sketch", "--like", "r.sketch")
+    assert sl.load("r.sketch") == sl.load("s.sketch")
+    assert sl.load("s.sketch").columns == ("a", "c", "price", "b")

@@ -1,17 +1,21 @@
 """A sketch is exact: order, batches and partition never change a bit of it."""
 
+import multiprocessing
 import pickle
 import resource
 import sys
 import threading
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn import (
+    ConcatenatedFeatures,
     CrossMomentFeatures,
     FourierFeatures,
     MomentFeatures,
@@ -19,6 +23,7 @@ from sketchlearn import (
     Scaling,
     Sketch,
     clipped,
+    open_rows,
     sketch_rows,
 )
 from sketchlearn.errors import (
@@ -317,16 +322,52 @@ def test_a_sketch_knows_its_map():
         bare.with_map(PHI)
 
 
-def test_a_map_too_large_for_a_header_is_known_by_its_fingerprint():
-    width = 20_000
-    wide = FourierFeatures(
-        width, 2, scaling=Scaling(np.full(width, 0.1), np.ones(width), "declared")
-    )
-    sketch = sketch_rows(np.zeros((1, width)), wide)
-    bare = Sketch(sketch.total, sketch.count, sketch.features)
+def test_a_sketch_without_a_description_asks_for_its_map():
+    sketch = sketch_rows(ROWS, PHI)
+    bare = Sketch(sketch.total, sketch.count, replace(sketch.features, text=""))
     with pytest.raises(FeatureMapMismatch, match="only by its fingerprint"):
         _ = bare.feature_map
-    assert bare.with_map(wide).feature_map is wide
+    assert bare.with_map(PHI).feature_map is PHI
+
+
+def test_batches_of_any_length_add_up():
+    phi = FourierFeatures(1, 2)
+    batches = open_rows(np.zeros((600_000, 1)), batch_rows=600_000)
+    assert sketch_rows(batches, phi).mean.tolist() == [1.0, 0.0]
+
+
+def test_features_that_are_not_numbers_are_refused():
+    with pytest.raises(RowRangeError, match="not a number"):
+        sketch_rows(np.full((3, 2), 1e15), FourierFeatures(2, 4, scale=1e-25))
+    with pytest.raises(RowRangeError):
+        MomentFeatures(1).batch_sum(np.array([[np.nan]]))
+
+
+def test_honest_sketches_of_mixed_lattices_are_possible():
+    parts = [clipped(PHI, norm_bound=bound) for bound in (0.3, 1e-6)]
+    for start in range(20):
+        rows = ROWS[start : start + 1 + start % 3]
+        assert sketch_rows(rows, ConcatenatedFeatures(parts)).is_possible
+
+
+def test_sketches_of_a_forked_child_agree():
+    expected = sketch_rows(ROWS, PHI).digest
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(digest_of_rows).get(timeout=60) == expected
+
+
+def digest_of_rows():
+    return sketch_rows(ROWS, PHI).digest
+
+
+def test_sketches_add_up_with_sum_and_know_their_columns():
+    frame = pd.DataFrame(ROWS, columns=list("abcd"))
+    parts = [sketch_rows(frame[i::3], PHI) for i in range(3)]
+    assert sum(parts) == sketch_rows(ROWS, PHI)
+    assert sum(parts).columns == ("a", "b", "c", "d")
+    other = sketch_rows(frame[list("dcba")], PHI)
+    with pytest.raises(FeatureMapMismatch, match="column 'a' where right has 'd'"):
+        parts[0] + other
 
 
 def test_landmarks_stay_out_of_the_sketch():

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sketchlearn.auditing import AuditReport, audit
     from sketchlearn.estimators.pca import CompressivePCA
     from sketchlearn.estimators.ridge import CompressiveRidge
     from sketchlearn.features.base import AbstractFeatureMap
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
     from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
+    from sketchlearn.ledger import Ledger
+    from sketchlearn.privacy import (
+        Budget,
+        PrivacyStatement,
+        PrivateSketch,
+        merge_disjoint,
+        release,
+        release_by_label,
+    )
+    from sketchlearn.rows.batches import open_rows
     from sketchlearn.scaling import Scaling
     from sketchlearn.sketch import Sketch, sketch_rows
     from sketchlearn.storage import dumps, load, loads, save
@@ -30,7 +41,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AbstractFeatureMap": "features.base",
+    "AuditReport": "auditing",
     "BloomFeatures": "features.hashing",
+    "Budget": "privacy",
     "CompressivePCA": "estimators.pca",
     "CompressiveRidge": "estimators.ridge",
     "ConcatenatedFeatures": "features.composition",
@@ -38,22 +51,32 @@ _HOMES = {
     "CountSketchFeatures": "features.hashing",
     "CrossMomentFeatures": "features.moments",
     "FourierFeatures": "features.kernel",
+    "Ledger": "ledger",
     "MomentFeatures": "features.moments",
     "NystromFeatures": "features.kernel",
+    "PrivacyStatement": "privacy",
+    "PrivateSketch": "privacy",
     "QuadraticFeatures": "features.quadratic",
     "Scaling": "scaling",
     "Sketch": "sketch",
+    "audit": "auditing",
     "clipped": "features.clipping",
     "dumps": "storage",
     "load": "storage",
+    "open_rows": "rows.batches",
     "loads": "storage",
+    "merge_disjoint": "privacy",
+    "release": "privacy",
+    "release_by_label": "privacy",
     "save": "storage",
     "sketch_rows": "sketch",
 }
 
 __all__ = [
     "AbstractFeatureMap",
+    "AuditReport",
     "BloomFeatures",
+    "Budget",
     "CompressivePCA",
     "CompressiveRidge",
     "ConcatenatedFeatures",
@@ -61,15 +84,23 @@ __all__ = [
     "CountSketchFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
+    "Ledger",
     "MomentFeatures",
     "NystromFeatures",
+    "PrivacyStatement",
+    "PrivateSketch",
     "QuadraticFeatures",
     "Scaling",
     "Sketch",
+    "audit",
     "clipped",
     "dumps",
     "load",
     "loads",
+    "merge_disjoint",
+    "open_rows",
+    "release",
+    "release_by_label",
     "save",
     "sketch_rows",
 ]

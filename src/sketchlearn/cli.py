@@ -77,7 +77,7 @@ def demo(rows: int, directory: str | None, as_json: bool) -> None:
 @click.option("--bounds", nargs=2, type=float, help="Declared range of every feature.")
 @click.option("--target-bounds", nargs=2, type=float, help="Declared target range.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--like", type=click.Path(), help="Use the feature map of this sketch.")
+@click.option("--like", type=click.Path(), help="Use the plan of this sketch or map.")
 @click.option("--drop-invalid", is_flag=True, help="Leave out rows with NaN.")
 @_JSON
 def sketch(
@@ -97,19 +97,27 @@ def sketch(
 ) -> None:
     """Sketch the rows of DATA (Parquet, CSV or Arrow files, globs, folders)."""
     _require_free(output, force)
-    if (model == "ridge") != bool(target):
-        raise click.UsageError("--for ridge and --target COLUMN go together.")
-    open_rows = _lazy("rows.batches").open_rows
     source = list(data) if len(data) > 1 else data[0]
     names = [name.strip() for name in columns.split(",")] if columns else None
-    if target:
-        found = names or open_rows(source).names
-        names = [name for name in found if name not in target] + list(target)
-    invalid = "drop" if drop_invalid else "raise"
-    batches = open_rows(source, columns=names, on_invalid=invalid)
+    feature_map = None
     if like is not None:
-        feature_map = sl.load(like).feature_map
-    else:
+        given = [target, bounds, target_bounds, model == "ridge"]
+        if any(given) or size != 2000 or seed != 0:
+            raise click.UsageError(
+                "--like takes the plan and the columns of another file; leave out "
+                "--for, --target, --size, --bounds, --target-bounds and --seed."
+            )
+        example = sl.load(like)
+        names = names or getattr(example, "columns", None)
+        feature_map = getattr(example, "feature_map", example)
+    elif (model == "ridge") != bool(target):
+        raise click.UsageError("--for ridge and --target COLUMN go together.")
+    elif target:
+        found = names or sl.open_rows(source).names or ()
+        names = [name for name in found if name not in target] + list(target)
+    invalid: Any = "drop" if drop_invalid else "raise"
+    batches = sl.open_rows(source, columns=names, on_invalid=invalid)
+    if feature_map is None:
         declared = (bounds or None, target_bounds or None)
         feature_map = _plan(batches, size, seed, declared, len(target))
     made = sl.sketch_rows(batches, feature_map)
@@ -125,11 +133,9 @@ def sketch(
 def merge(sketches: tuple[str, ...], output: str, force: bool, as_json: bool) -> None:
     """Add SKETCHES of the same feature map."""
     _require_free(output, force)
-    first, *others = [sl.load(path) for path in sketches]
-    for other in others:
-        first = first + other
-    sl.save(first, output)
-    _show(_summary(first, output), as_json)
+    whole = sum(_load_sketch(path) for path in sketches)
+    sl.save(whole, output)
+    _show(_summary(whole, output), as_json)
 
 
 @main.command()
@@ -143,9 +149,9 @@ def subtract(
 ) -> None:
     """Forget PARTS of WHOLE, exactly."""
     _require_free(output, force)
-    rest = sl.load(whole)
+    rest = _load_sketch(whole)
     for path in parts:
-        rest = rest - sl.load(path)
+        rest = rest - _load_sketch(path)
     sl.save(rest, output)
     _show(_summary(rest, output), as_json)
 
@@ -154,8 +160,21 @@ def subtract(
 @click.argument("path", type=click.Path())
 @_JSON
 def inspect(path: str, as_json: bool) -> None:
-    """Say what a sketch file holds."""
-    _show(_summary(sl.load(path), path), as_json)
+    """Say what a sketch or map file holds."""
+    found = sl.load(path)
+    if hasattr(found, "count"):
+        _show(_summary(found, path), as_json)
+        return
+    fields = {
+        "file": path,
+        "bytes": Path(path).stat().st_size,
+        "features": found.kind,
+        "columns": found.n_features,
+        "numbers": found.sketch_size,
+        "planned from": found.origin,
+        "map": found.fingerprint,
+    }
+    _show(fields, as_json)
 
 
 @main.command()
@@ -164,20 +183,94 @@ def inspect(path: str, as_json: bool) -> None:
 @click.option("--components", type=click.IntRange(1), help="Number of components.")
 @click.option("--standardize", is_flag=True, help="PCA of the correlations.")
 @click.option("--alpha", default=1.0, show_default=True, type=click.FloatRange(0))
+@click.option("--target", type=int, multiple=True, help="Target column, by number.")
 def fit(
-    model: str, path: str, components: int | None, standardize: bool, alpha: float
+    model: str,
+    path: str,
+    components: int | None,
+    standardize: bool,
+    alpha: float,
+    target: tuple[int, ...],
 ) -> None:
     """Decode a MODEL from a SKETCH and print its parameters as JSON."""
-    loaded = sl.load(path)
+    loaded = _load_sketch(path)
     if model == "pca":
-        pca = sl.CompressivePCA(components, standardize=standardize).fit_sketch(loaded)
+        pca = sl.CompressivePCA(components, standardize=standardize)
+        fitted: Any = pca.fit_sketch(loaded)
         names = ["mean_", "scale_", "components_", "explained_variance_ratio_"]
-        fitted: Any = pca
     else:
-        fitted = sl.CompressiveRidge(alpha).fit_sketch(loaded)
+        chosen = list(target) or None
+        fitted = sl.CompressiveRidge(alpha).fit_sketch(loaded, targets=chosen)
         names = ["coef_", "intercept_"]
     values = {name.rstrip("_"): _plain(getattr(fitted, name)) for name in names}
-    click.echo(json.dumps({"model": model, "rows": loaded.count, **values}))
+    features = _plain(getattr(fitted, "feature_names_in_", None))
+    found = {"model": model, "rows": loaded.count, "features": features, **values}
+    click.echo(json.dumps(found))
+
+
+@main.command()
+@click.argument("path", metavar="SKETCH", type=click.Path())
+@click.option("--epsilon", required=True, type=float)
+@click.option("--delta", required=True, type=float)
+@click.option("--ledger", required=True, type=click.Path(), help="Where it is paid.")
+@click.option(
+    "--create-ledger",
+    nargs=2,
+    type=float,
+    metavar="EPSILON DELTA",
+    help="Create the ledger with these caps, once for the dataset.",
+)
+@click.option("--neighbours", default="add_remove", show_default=True)
+@click.option("--count", default="joint", show_default=True)
+@click.option("--rows-per-unit", default=1, show_default=True, type=click.IntRange(1))
+@_OUT
+@_FORCE
+@_JSON
+def release(
+    path: str,
+    epsilon: float,
+    delta: float,
+    ledger: str,
+    create_ledger: tuple[float, float] | None,
+    neighbours: Any,
+    count: Any,
+    rows_per_unit: int,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Add noise to a SKETCH, once, so that the result is private."""
+    _require_free(output, force)
+    exact = _load_sketch(path)
+    if create_ledger:
+        sl.Ledger(ledger, epsilon=create_ledger[0], delta=create_ledger[1])
+    made = sl.release(
+        exact,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        neighbours=neighbours,
+        count=count,
+        rows_per_unit=rows_per_unit,
+    )
+    sl.save(made, output)
+    _show(_summary(made, output), as_json)
+
+
+@main.command()
+@click.option("--epsilon", default=1.0, show_default=True)
+@click.option("--delta", default=1e-5, show_default=True)
+@click.option("--releases", default=20_000, show_default=True, type=click.IntRange(100))
+@_JSON
+def audit(epsilon: float, delta: float, releases: int, as_json: bool) -> None:
+    """Play the privacy game against this installation's own release."""
+    report = _lazy("auditing").audit_installation(epsilon, delta, releases)
+    if as_json:
+        click.echo(json.dumps({**vars(report), "passed": report.passed}))
+    else:
+        click.echo(str(report))
+    if not report.passed:
+        sys.exit(1)
 
 
 def _plan(
@@ -203,19 +296,36 @@ def _plan(
     return ridge.plan(n_features, n_targets=n_targets, rows=rows)
 
 
+def _load_sketch(path: str) -> Any:
+    found = sl.load(path)
+    if not hasattr(found, "count"):
+        _fail(f"{path} holds a feature map, not a sketch; sketch rows with --like it.")
+    return found
+
+
 def _lazy(module: str) -> Any:
     """A module of ours, imported only when a command needs it."""
     return importlib.import_module(f"sketchlearn.{module}")
 
 
-def _summary(made: sl.Sketch, path: str) -> dict[str, Any]:
+def _summary(made: Any, path: str) -> dict[str, Any]:
+    if isinstance(made, sl.PrivateSketch):
+        return {
+            "file": path,
+            "bytes": Path(path).stat().st_size,
+            "rows (noisy)": round(made.count),
+            "numbers": made.size,
+            "features": made.features.kind,
+            "map": made.features.fingerprint,
+            **made.statement.describe(),
+        }
     return {
         "file": path,
         "bytes": Path(path).stat().st_size,
         "rows": made.count,
         "numbers": made.size,
         "features": made.features.kind,
-        "columns": made.features.n_features,
+        "columns": made.columns or made.features.n_features,
         "pooling": made.pooling,
         "map": made.features.fingerprint,
         "digest": made.digest,

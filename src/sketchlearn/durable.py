@@ -69,9 +69,12 @@ def write_file(path: str, data: bytes) -> None:
         if os.name != "nt":  # where folders cannot be opened
             with _descriptor(folder, os.O_RDONLY) as descriptor:
                 sync(descriptor)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None:
+            text = f"{error.strerror}; what was there before is unchanged"
+            raise OSError(error.errno, text, path) from error
         raise
 
 

@@ -11,18 +11,23 @@ import importlib
 from types import ModuleType
 
 __all__ = [
+    "BudgetExceeded",
     "ConvergenceWarning",
     "DataPlanWarning",
     "FeatureMapError",
     "FeatureMapMismatch",
+    "LedgerError",
     "MissingExtraError",
     "MissingFileError",
     "PoolingError",
+    "PrivacyError",
+    "PrivacyWarning",
     "RemovalError",
     "RowRangeError",
     "RowsError",
     "SketchFileError",
     "SketchlearnError",
+    "TooNoisy",
     "UnsavableError",
     "UnstableMapWarning",
     "import_extra",
@@ -65,6 +70,22 @@ class SketchFileError(SketchlearnError, ValueError):
     """A file is not a sketch (or feature map) file, or it is damaged."""
 
 
+class PrivacyError(SketchlearnError, ValueError):
+    """A release would not keep its promise, or the promise makes no sense."""
+
+
+class BudgetExceeded(PrivacyError):
+    """The ledger has no room for this release; nothing was released or spent."""
+
+
+class TooNoisy(PrivacyError):
+    """The noise on the count is so large that a mean would be meaningless."""
+
+
+class LedgerError(SketchlearnError, ValueError):
+    """A ledger file is damaged, was tampered with, or is not a ledger."""
+
+
 class UnsavableError(SketchlearnError, TypeError):
     """The object is of a kind that has no file format."""
 
@@ -79,6 +100,10 @@ class UnstableMapWarning(UserWarning):
 
 class DataPlanWarning(UserWarning):
     """A feature map was planned from data, and so keeps a trace of that data."""
+
+
+class PrivacyWarning(UserWarning):
+    """A promise is kept but weaker than it looks."""
 
 
 class ConvergenceWarning(UserWarning):

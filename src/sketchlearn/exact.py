@@ -183,6 +183,25 @@ class Int128Array:
         tie: NDArray[np.bool_] = (self.hi == other.hi) & (self.lo < other.lo)
         return (self.hi < other.hi) | tie
 
+    def within(self, low: int, high: int) -> bool:
+        """Whether every entry lies in [low, high]."""
+        rough = self._rough()
+        if (rough > low + 1e-9 * abs(low)).all() and (rough < high * (1 - 1e-9)).all():
+            return True
+        return all(low <= value <= high for value in self.to_ints())
+
+    def norm_at_most(self, bound: int) -> bool:
+        """Whether the L2 norm is at most ``bound``, decided exactly."""
+        rough = float(np.linalg.norm(self._rough()))
+        if rough < bound * (1 - 1e-9):
+            return True
+        return sum(value * value for value in self.to_ints()) <= bound * bound
+
+    def _rough(self) -> NDArray[np.float64]:
+        """The entries as float64, to about 52 bits."""
+        rough: NDArray[np.float64] = self.hi.astype(np.float64) * 2.0**64
+        return rough + self.lo.astype(np.float64)
+
     def where(self, mask: NDArray[np.bool_], other: Int128Array) -> Int128Array:
         """``self`` where ``mask`` holds, ``other`` elsewhere."""
         hi = np.where(mask, self.hi, other.hi)

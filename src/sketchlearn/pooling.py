@@ -12,7 +12,8 @@ with :math:`B` the map's ``value_bound``. Both transforms lie in [0, 1], so they
 never overflow and are kept on a lattice of 88 fractional bits. That is where
 precision is lost: a term below :math:`2^{-88}` (a feature more than 61 below the
 bound for log-sum-exp) rounds to nothing, and after removing most of the mass the
-small remainder has only the absolute precision :math:`2^{-88}` per row.
+small remainder has only the absolute precision :math:`2^{-88}` per row. A result with
+fewer than six digits left is refused.
 """
 
 from __future__ import annotations
@@ -186,6 +187,8 @@ class _AbstractTransformed(AbstractPooling):
     """A sum of features mapped into [0, 1], on a lattice twice as fine."""
 
     removable = True
+    exact = 0.0
+    """A sum that is right although it is small: zero, for p-norms."""
 
     @abstractmethod
     def transform(
@@ -232,6 +235,14 @@ class _AbstractTransformed(AbstractPooling):
         self, total: Int128Array, count: int, features: FeatureSpec
     ) -> NDArray[np.float64]:
         sums = _scaled_quotient(total, 1, 2 * FEATURE_BITS)
+        small = sums < count * 2.0 ** (21 - 2 * FEATURE_BITS)
+        if (small & (sums > self.exact)).any():
+            raise PoolingError(
+                f"the features are so far below the map's value_bound "
+                f"({features.value_bound:g}) that {self.name} has fewer than six "
+                "digits left. Build the map with a value_bound close to its largest "
+                "feature."
+            )
         return self.invert(sums, features.value_bound)
 
 
@@ -262,6 +273,7 @@ class _PNorm(_AbstractTransformed):
 @dataclass(frozen=True)
 class _LogSumExp(_AbstractTransformed):
     name = "log-sum-exp"
+    exact = -1.0
 
     @override
     def transform(
@@ -271,12 +283,6 @@ class _LogSumExp(_AbstractTransformed):
 
     @override
     def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
-        if not (total > 0).all():
-            raise PoolingError(
-                "every feature lies more than 61 below the map's value_bound "
-                f"({bound:g}), where log-sum-exp has no precision left. Build the map "
-                "with a value_bound close to its largest feature."
-            )
         return bound + np.log(total)
 
 

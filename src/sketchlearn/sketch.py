@@ -12,7 +12,7 @@ import html
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -29,7 +29,7 @@ from sketchlearn.errors import (
     RowsError,
     UnstableMapWarning,
 )
-from sketchlearn.exact import Int128Array
+from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     FeatureSpec,
@@ -64,6 +64,10 @@ class Sketch:
         Name of the pooling.
     lineage : frozenset of str, or None
         Identifiers of the accumulation runs inside; None when there are too many.
+    source_map : AbstractFeatureMap, optional
+        The map itself, if it is at hand.
+    columns : tuple of str, optional
+        Names of the columns, if the rows had names; other names never merge.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class Sketch:
     pooling: str = "mean"
     lineage: frozenset[str] | None = frozenset()
     source_map: AbstractFeatureMap | None = None
+    columns: tuple[str, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -142,11 +147,15 @@ class Sketch:
         self._require_compatible(other, "merge")
         lineage = _union(self.lineage, other.lineage)
         source = self.source_map or other.source_map
+        named = self if self.columns else other
         if self.count == 0 or other.count == 0:
             kept = other if self.count == 0 else self
-            return kept._replace(kept.total, kept.count, lineage, source)
+            return named._replace(kept.total, kept.count, lineage, source)
         total = get_pooling(self.pooling).combine(self.total, other.total)
-        return self._replace(total, self.count + other.count, lineage, source)
+        return named._replace(total, self.count + other.count, lineage, source)
+
+    def __radd__(self, other: object) -> Sketch:
+        return self if other == 0 else NotImplemented  # so that sum(sketches) works
 
     def __sub__(self, other: Sketch) -> Sketch:
         if not isinstance(other, Sketch):
@@ -183,23 +192,20 @@ class Sketch:
     def is_possible(self) -> bool:
         """Whether some ``count`` rows could have this total, by its bounds."""
         pooling = get_pooling(self.pooling)
-        bits = pooling.frac_bits(self.features)
-        values = self.total.to_ints()
+        unit = Fraction(2) ** pooling.frac_bits(self.features)
         if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
-            return all(0 <= value <= self.count << bits for value in values)
+            return self.total.within(0, int(self.count * unit))
+        spec = self.features
+        step = max(ceil(unit / Fraction(2) ** spec.rounding_bits), 1)
         rows = self.count if pooling.removable else min(self.count, 1)
-        unit = Fraction(2) ** bits
-        limit = rows * (ceil(Fraction(self.features.value_bound) * unit) + 1)
-        if any(abs(value) > limit for value in values):
+        limit = rows * (ceil(Fraction(spec.value_bound) * unit) + step)
+        if not self.total.within(-limit, limit):
             return False
-        bound = self.features.norm_bound
-        if bound is None or not pooling.removable:
+        if spec.norm_bound is None or not pooling.removable:
             return True
-        squares = sum(value * value for value in values)
-        # Rounding to the lattice adds at most half a step in each coordinate.
-        slack = Fraction(1) + Fraction(len(values) + 8, 2**52)
-        step = ceil(Fraction(bound) * slack * unit) + len(values)
-        return squares <= (self.count * step) ** 2
+        slack = 1 + Fraction(self.size + 8, 2**52)
+        bound = ceil(Fraction(spec.norm_bound) * slack * unit) + step * self.size
+        return self.total.norm_at_most(self.count * bound)
 
     def _require_compatible(self, other: Sketch, verb: str) -> None:
         self.features.require_same(other.features, verb)
@@ -207,6 +213,13 @@ class Sketch:
             raise FeatureMapMismatch(
                 f"cannot {verb}: left is pooled by {self.pooling!r}, right by "
                 f"{other.pooling!r}. Sketch both with the same pooling."
+            )
+        if self.columns and other.columns and self.columns != other.columns:
+            pairs = zip(self.columns, other.columns, strict=True)
+            left, right = next(pair for pair in pairs if pair[0] != pair[1])
+            raise FeatureMapMismatch(
+                f"cannot {verb}: left has a column {left!r} where right has {right!r}. "
+                "Sketch both with the same columns in the same order (columns=[...])."
             )
 
     def _replace(
@@ -216,13 +229,16 @@ class Sketch:
         lineage: frozenset[str] | None | Literal["same"] = "same",
         source_map: AbstractFeatureMap | None = None,
     ) -> Sketch:
-        lineage = self.lineage if lineage == "same" else lineage
-        source_map = source_map or self.source_map
-        return Sketch(total, count, self.features, self.pooling, lineage, source_map)
+        return replace(
+            self,
+            total=total,
+            count=count,
+            lineage=self.lineage if lineage == "same" else lineage,
+            source_map=source_map or self.source_map,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        fields = ("total", "count", "features", "pooling", "lineage", "source_map")
-        return {name: getattr(self, name) for name in fields}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
         return (
@@ -324,12 +340,22 @@ def accumulate(
     rule = get_pooling(pooling)
     total, count = Int128Array.zeros(feature_map.sketch_size), 0
     for batch in batches:
-        part = rule.pool(feature_map, batch, count)
-        total = rule.combine(total, part) if count else part
-        count += len(batch)
+        for start in range(0, len(batch), SAFE_ROWS):
+            rows = batch[start : start + SAFE_ROWS]
+            part = rule.pool(feature_map, rows, count)
+            total = rule.combine(total, part) if count else part
+            count += len(rows)
     if count == 0:
         raise RowsError(f"no rows to sketch in {batches.source}. Nothing was added.")
-    return Sketch(total, count, feature_map.spec, rule.name, new_lineage(), feature_map)
+    return Sketch(
+        total,
+        count,
+        feature_map.spec,
+        rule.name,
+        new_lineage(),
+        feature_map,
+        batches.names,
+    )
 
 
 def new_lineage() -> frozenset[str]:

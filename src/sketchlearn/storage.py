@@ -36,6 +36,7 @@ from sketchlearn.errors import SketchFileError, UnsavableError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, build_map
 from sketchlearn.pooling import get_pooling
+from sketchlearn.privacy import PrivacyStatement, PrivateSketch, count_weight
 from sketchlearn.sketch import MAX_LINEAGE, Sketch
 
 __all__ = ["dumps", "load", "loads", "save"]
@@ -59,18 +60,27 @@ _SKETCH_FIELDS = {
     "n_features": "[1-9][0-9]{0,17}",
     "dim": "[1-9][0-9]{0,7}",
     "frac_bits": "0|-?[1-9][0-9]{0,3}",
+    "rounding_bits": "0|-?[1-9][0-9]{0,3}",
     "value_bound": _HEX_FLOAT,
     "clip": f"({_HEX_FLOAT})?",
     "pooling": "[a-z0-9.:+-]{1,40}",
     "lineage": rf"\*|([0-9a-f]{{32}}(,[0-9a-f]{{32}}){{0,{MAX_LINEAGE - 1}}})?",
     "privacy": "",
+    "columns": r"(\[.*\])?",
 }
-_SKETCH_TEXT, _MAP_TEXT = 48 * 1024, 16 * 1024  # leave room for lineage, weight names
+_PRIVATE_FIELDS = {
+    **_SKETCH_FIELDS,
+    "kind": "private",
+    "pooling": "mean",
+    "privacy": r"\{.*\}",
+}
+_TEST_FIELDS = {**_PRIVATE_FIELDS, "kind": "test"}
+_HEADER_TEXT, _COLUMNS_TEXT = 16 * 1024, 4096  # leave room for lineage and names
 _LONG_TEXT = "description.json"
 
 
 def save(
-    obj: Sketch | AbstractFeatureMap,
+    obj: Sketch | PrivateSketch | AbstractFeatureMap,
     path: str | os.PathLike[str],
     *,
     key: bytes | None = None,
@@ -140,7 +150,10 @@ def load(
 
 
 def dumps(
-    obj: Sketch | AbstractFeatureMap, *, key: bytes | None = None, key_id: str = ""
+    obj: Sketch | PrivateSketch | AbstractFeatureMap,
+    *,
+    key: bytes | None = None,
+    key_id: str = "",
 ) -> bytes:
     """Give the bytes :func:`save` would write, for a database or a message."""
     require_key(key, key_id)
@@ -148,7 +161,7 @@ def dumps(
     if not kinds:
         raise UnsavableError(
             f"cannot save a {type(obj).__name__}. What can be saved: "
-            f"{', '.join(kind.cls.__name__ for kind in _KINDS.values())}."
+            f"{', '.join(sorted({kind.cls.__name__ for kind in _KINDS.values()}))}."
         )
     try:
         contents = kinds[0].pack(obj)
@@ -221,49 +234,37 @@ def _pack_sketch(sketch: Sketch) -> Contents:
         "version": VERSION,
         "kind": "exact",
         "feature_map": f"sha256:{spec.fingerprint}",
-        "description": spec.text if _escaped(spec.text) <= _SKETCH_TEXT else "",
+        "description": spec.text,
         "n_features": str(spec.n_features),
         "dim": str(spec.sketch_size),
         "frac_bits": str(spec.frac_bits),
+        "rounding_bits": str(spec.rounding_bits),
         "value_bound": spec.value_bound.hex(),
         "clip": "" if spec.norm_bound is None else spec.norm_bound.hex(),
         "pooling": sketch.pooling,
         "lineage": "*" if lineage is None else ",".join(sorted(lineage)),
         "privacy": "",
+        "columns": _pack_columns(sketch.columns),
     }
     count = np.array([sketch.count], np.int64)
     tensors = {"count": count, "sum_hi": sketch.total.hi, "sum_lo": sketch.total.lo}
-    return metadata, tensors
+    return _move_long_text(metadata, tensors)
 
 
 def _unpack_sketch(
     fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]], max_bytes: int
 ) -> Sketch:
-    size = int(fields["dim"])
+    spec = _unpack_spec(fields, tensors)
+    size = spec.sketch_size
     wanted = {"count": ("int64", (1,)), "sum_hi": ("int64", (size,))}
     wanted["sum_lo"] = "uint64", (size,)
-    if {n: (str(a.dtype), a.shape) for n, a in tensors.items()} != wanted:
-        fail("has the wrong tensors for a sketch; get the original file.")
-    if size > SIZE_LIMIT:
-        fail(f"holds {size} numbers; sketches have at most {SIZE_LIMIT}.")
-    if fields["description"]:
-        _parse_description(fields["description"])
-    spec = FeatureSpec(
-        text=fields["description"],
-        fingerprint=fields["feature_map"].removeprefix("sha256:"),
-        n_features=int(fields["n_features"]),
-        sketch_size=size,
-        frac_bits=int(fields["frac_bits"]),
-        value_bound=float.fromhex(fields["value_bound"]),
-        norm_bound=float.fromhex(fields["clip"]) if fields["clip"] else None,
-    )
-    if not -1100 <= spec.frac_bits <= 1200:
-        fail(f"has frac_bits {spec.frac_bits}, beyond what floats can hold.")
+    _require_tensors(tensors, wanted)
     total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
     count, runs = int(tensors["count"][0]), fields["lineage"]
     lineage = None if runs == "*" else frozenset(runs.split(",") if runs else ())
     pooling = get_pooling(fields["pooling"]).name
-    sketch = Sketch(total, count, spec, pooling, lineage)
+    columns = _unpack_columns(fields["columns"], spec.n_features)
+    sketch = Sketch(total, count, spec, pooling, lineage, columns=columns)
     if count < 0 or not sketch.is_possible:
         fail(
             f"is not a possible sketch: {count} rows within its bounds cannot have "
@@ -272,31 +273,119 @@ def _unpack_sketch(
     return sketch
 
 
+def _pack_columns(columns: tuple[str, ...] | None) -> str:
+    text = "" if columns is None else canonical_json(list(columns))
+    return text if _escaped(text) <= _COLUMNS_TEXT else ""
+
+
+def _unpack_columns(text: str, n_features: int) -> tuple[str, ...] | None:
+    if not text:
+        return None
+    names = parse_json(f'{{"columns":{text}}}', "column names")["columns"]
+    plain = isinstance(names, list) and all(type(name) is str for name in names)
+    if not plain or len(names) != n_features or canonical_json(names) != text:
+        raise damaged("column names")
+    return tuple(names)
+
+
+def _require_tensors(
+    tensors: Mapping[str, NDArray[Any]],
+    wanted: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> None:
+    found = {n: (str(a.dtype), a.shape) for n, a in tensors.items()}
+    found.pop(_LONG_TEXT, None)
+    if found != wanted:
+        fail("has the wrong tensors for a sketch; get the original file.")
+
+
+def _unpack_spec(
+    fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]
+) -> FeatureSpec:
+    size = int(fields["dim"])
+    if size > SIZE_LIMIT:
+        fail(f"holds {size} numbers; sketches have at most {SIZE_LIMIT}.")
+    text = _whole_text(fields, tensors)
+    if text:
+        _parse_description(text)
+    spec = FeatureSpec(
+        text=text,
+        fingerprint=fields["feature_map"].removeprefix("sha256:"),
+        n_features=int(fields["n_features"]),
+        sketch_size=size,
+        frac_bits=int(fields["frac_bits"]),
+        value_bound=float.fromhex(fields["value_bound"]),
+        norm_bound=float.fromhex(fields["clip"]) if fields["clip"] else None,
+        rounding_bits=int(fields["rounding_bits"]),
+    )
+    if not -1100 <= spec.rounding_bits <= spec.frac_bits <= 1200:
+        fail(f"has frac_bits {spec.frac_bits}, beyond what floats can hold.")
+    return spec
+
+
+def _pack_private(sketch: PrivateSketch) -> Contents:
+    spec, statement = sketch.features, sketch.statement
+    exact = Sketch(Int128Array.zeros(spec.sketch_size), 0, spec)
+    runs = statement.lineage
+    header, tensors = _pack_sketch(exact)
+    metadata = {
+        **header,
+        "kind": "test" if statement.seeded else "private",
+        "lineage": "*" if runs is None else ",".join(runs),
+        "privacy": canonical_json(statement.describe()),
+    }
+    tensors |= {"sum_hi": sketch.total.hi, "sum_lo": sketch.total.lo}
+    del tensors["count"]
+    if sketch.noisy_count is not None:
+        tensors["count"] = np.array([sketch.noisy_count], np.int64)
+    return metadata, tensors
+
+
+def _unpack_private(
+    fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]], max_bytes: int
+) -> PrivateSketch:
+    statement = PrivacyStatement.from_description(
+        parse_json(fields["privacy"], "privacy statement")
+    )
+    spec = _unpack_spec(fields, tensors)
+    joint = statement.count_mode == "joint"
+    size = spec.sketch_size + joint
+    wanted = {"sum_hi": ("int64", (size,)), "sum_lo": ("uint64", (size,))}
+    if not joint:
+        wanted["count"] = "int64", (1,)
+    _require_tensors(tensors, wanted)
+    agree = statement.feature_map == spec.fingerprint
+    if not agree or statement.frac_bits != spec.frac_bits:
+        fail("has a privacy statement about another feature map.")
+    rows = statement.rows_per_unit * (2 if statement.neighbours == "replace" else 1)
+    if spec.norm_bound is None or statement.sensitivity < rows * spec.norm_bound:
+        fail("promises more than its noise can keep; it was forged.")
+    if statement.count_weight != (count_weight(spec) if joint else 0):
+        fail("has another count weight than its feature map; it was forged.")
+    total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
+    count = None if joint else int(tensors["count"][0])
+    return PrivateSketch(total, spec, statement, count)
+
+
 def _pack_map(feature_map: AbstractFeatureMap) -> Contents:
     text, weights = canonical_json(feature_map.description), feature_map.weights()
     tensors = {name: weights[name] for name in feature_map.stored_weights}
     for name, array in tensors.items():
         if array.dtype.kind == "f":
             tensors[name] = array + 0.0  # -0.0 becomes 0.0, as in the fingerprint
-    if _escaped(text) > _MAP_TEXT:
-        tensors[_LONG_TEXT] = np.frombuffer(text.encode(), np.uint8)
-        text = ""
     metadata = {
         "format": "sketchlearn-map",
         "version": VERSION,
         "feature_map": f"sha256:{feature_map.fingerprint}",
         "description": text,
     }
-    return metadata, tensors
+    return _move_long_text(metadata, tensors)
 
 
 def _unpack_map(
     fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]], max_bytes: int
 ) -> AbstractFeatureMap:
-    weights = dict(tensors)
-    long_text = weights.pop(_LONG_TEXT, np.zeros(0, np.uint8)).tobytes()
-    text = fields["description"] or long_text.decode("ascii", "replace")
-    description = _parse_description(text)
+    weights = {name: tensors[name] for name in tensors if name != _LONG_TEXT}
+    description = _parse_description(_whole_text(fields, tensors))
     with np.errstate(all="ignore"):
         built = build_map(description, weights, max_bytes=max_bytes)
         found = f"sha256:{built.fingerprint}"
@@ -307,6 +396,24 @@ def _unpack_map(
             "same seed, so the file cannot be used here."
         )
     return built
+
+
+def _move_long_text(
+    metadata: dict[str, str], tensors: dict[str, NDArray[Any]]
+) -> Contents:
+    """Move a description that would crowd the header into a tensor."""
+    text = metadata["description"]
+    if _escaped(text) <= _HEADER_TEXT:
+        return metadata, tensors
+    long_text = np.frombuffer(text.encode(), np.uint8)
+    return {**metadata, "description": ""}, {**tensors, _LONG_TEXT: long_text}
+
+
+def _whole_text(fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> str:
+    long_text = tensors.get(_LONG_TEXT, np.zeros(0, np.uint8))
+    if long_text.dtype != np.uint8:
+        raise damaged("description of the map")
+    return fields["description"] or long_text.tobytes().decode("ascii", "replace")
 
 
 def _escaped(text: str) -> int:
@@ -334,6 +441,12 @@ class _Kind:
 _KINDS = {
     ("sketchlearn-sketch", "exact"): _Kind(
         Sketch, _SKETCH_FIELDS, _pack_sketch, _unpack_sketch
+    ),
+    ("sketchlearn-sketch", "private"): _Kind(
+        PrivateSketch, _PRIVATE_FIELDS, _pack_private, _unpack_private
+    ),
+    ("sketchlearn-sketch", "test"): _Kind(
+        PrivateSketch, _TEST_FIELDS, _pack_private, _unpack_private
     ),
     ("sketchlearn-map", ""): _Kind(
         AbstractFeatureMap, _MAP_FIELDS, _pack_map, _unpack_map

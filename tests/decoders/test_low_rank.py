@@ -51,9 +51,10 @@ def test_variances_are_exact_whatever_the_columns():
 def test_more_columns_are_better():
     errors = [
         np.linalg.norm(decode(CrossMomentFeatures(D, n)).params.covariance - COVARIANCE)
-        for n in (1, 2, 4, 8)
+        for n in (1, 4, 8, 16)
     ]
-    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > errors[1] > errors[2] > errors[3]
+    assert errors[3] < 0.05 * errors[0]
 
 
 def test_features_left_out_keep_their_variance_and_no_correlation():

@@ -10,9 +10,11 @@ from sklearn.exceptions import NotFittedError
 
 from sketchlearn import CompressivePCA, FourierFeatures, load, save, sketch_rows
 from sketchlearn.errors import (
+    ConvergenceWarning,
     DataPlanWarning,
     FeatureMapError,
     FeatureMapMismatch,
+    RemovalError,
     RowRangeError,
     RowsError,
 )
@@ -115,13 +117,13 @@ def test_merging_fitted_estimators_equals_fitting_all_rows():
 
 @pytest.mark.parametrize("size", [20, 2000])
 def test_parties_with_one_plan_merge_to_what_one_machine_would_fit(size, tmp_path):
-    estimator = CompressivePCA(4, sketch_size=size, bounds=BOUNDS)
+    estimator = CompressivePCA(sketch_size=size, bounds=BOUNDS)
     save(estimator.plan(12), tmp_path / "study.map")
     parts = [
         sketch_rows(part, load(tmp_path / "study.map")) for part in (X[:50], X[50:])
     ]
     save(parts[0] + parts[1], tmp_path / "all.sketch")
-    together = CompressivePCA(4).fit_sketch(load(tmp_path / "all.sketch"))
+    together = CompressivePCA().fit_sketch(load(tmp_path / "all.sketch"))
     alone = estimator.fit(X)
     assert together.sketch_ == alone.sketch_
     assert np.array_equal(together.components_, alone.components_)
@@ -175,6 +177,79 @@ def test_a_later_value_far_out_of_range_is_refused_and_nothing_is_lost():
     with pytest.raises(RowRangeError, match="bounds"):
         pca.partial_fit(X * 1e6)
     assert pca.sketch_.digest == digest
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was():
+    pca = CompressivePCA(2, bounds=BOUNDS).fit(X)
+    with pytest.raises(RowRangeError):
+        pca.fit(np.full((5, 3), 1e6))
+    assert pca.n_features_in_ == 12
+    assert pca.transform(X).shape == (3000, 2)
+
+
+def test_forgetting_every_row_is_refused_and_says_so():
+    pca = CompressivePCA(2, bounds=BOUNDS).fit(X)
+    with pytest.raises(RemovalError, match="Nothing was forgotten"):
+        pca.forget(X)
+    assert pca.sketch_.count == 3000
+
+
+def test_scales_of_rows_in_memory_come_from_all_of_them():
+    heavy = np.sort(RNG.lognormal(0, 2, (200_000, 2)), axis=0)
+    ours, theirs = CompressivePCA().fit(heavy), PCA().fit(heavy)
+    assert np.allclose(ours.explained_variance_, theirs.explained_variance_)
+
+
+@pytest.mark.parametrize("offset", [1e9, 1e11, 1.7e12])
+def test_far_away_data_is_centred_exactly(offset):
+    rows = np.round(X[:, :2] * 1024) / 1024 + offset
+    wide = CompressivePCA(bounds=(0, 2 * offset)).fit(rows)
+    near = CompressivePCA().fit(rows)
+    expected = PCA().fit(rows - offset).explained_variance_
+    assert np.allclose(near.explained_variance_, expected, rtol=1e-6)
+    assert np.allclose(wide.explained_variance_, expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e-30, 1e30, 1e100])
+def test_the_unit_of_the_rows_does_not_matter(size):
+    ours = CompressivePCA().fit(X * size).explained_variance_ratio_
+    assert np.allclose(ours, PCA().fit(X).explained_variance_ratio_)
+
+
+def test_more_components_than_the_sketch_saw_are_a_warning():
+    with pytest.warns(ConvergenceWarning, match="not resolved"):
+        CompressivePCA(5, sketch_size=30).fit(X)
+
+
+def test_streams_are_matched_by_column_name(tmp_path):
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)])
+    frame[frame.columns[::-1]].to_parquet(tmp_path / "reversed.parquet")
+    pca = CompressivePCA(2, bounds=BOUNDS).fit(frame)
+    pca.partial_fit(tmp_path / "reversed.parquet")
+    assert pca.sketch_ == CompressivePCA(bounds=BOUNDS).fit([*X, *X]).sketch_
+    other = CompressivePCA(2, bounds=BOUNDS).fit(frame[frame.columns[::-1]])
+    with pytest.raises(FeatureMapMismatch, match="column 'c0' where right has 'c11'"):
+        pca.merge(other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": 1.5}, "random_state"),
+        ({"sketch_size": 1.5}, "sketch_size"),
+        ({"sketch_size": 0}, "sketch_size"),
+    ],
+)
+def test_bad_parameters_are_refused_at_any_width(arguments, message):
+    with pytest.raises(FeatureMapError, match=message):
+        CompressivePCA(**arguments).fit(X)
+    assert CompressivePCA(random_state=None).fit(X).n_components_ == 12
+
+
+def test_transform_of_a_path_says_what_it_takes(tmp_path):
+    with pytest.raises(RowsError, match="rows in memory"):
+        CompressivePCA().fit(X).transform(tmp_path / "rows.parquet")
 
 
 def test_a_sketch_without_second_moments_is_refused():

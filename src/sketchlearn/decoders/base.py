@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch
 
 __all__ = ["AbstractDecoder", "Decoding"]
@@ -40,5 +41,5 @@ class AbstractDecoder(ABC, Generic[Params]):
     """Turns a sketch into parameters, without ever seeing a row."""
 
     @abstractmethod
-    def decode(self, sketch: Sketch) -> Decoding[Params]:
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Params]:
         """Decode one sketch."""

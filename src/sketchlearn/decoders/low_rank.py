@@ -15,14 +15,16 @@ and the Nyström approximation of a shifted P, with its known unit diagonal rest
     \qquad M = (P - \delta I)\,\Omega' .
 
 The shift takes the bulk of the spectrum, which the diagonal puts back, out of the
-low-rank part: δ is a fixed share of the smallest generalised eigenvalue of
-:math:`(\Omega'^\top P\,\Omega', \Omega'^\top\Omega')`, chosen on meta-training data.
+low-rank part. δ is a share of the smallest generalised eigenvalue of
+:math:`(\Omega'^\top P\,\Omega', \Omega'^\top\Omega')`, chosen on meta-training data, or
+less where that much would explain the variance of a feature twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from fractions import Fraction
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,15 +32,19 @@ from scipy.linalg import eigh
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
 
 __all__ = ["Moments", "NystromDecoder", "second_moment_part"]
+
+
+_SHARES = np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.0])
 
 
 @final
@@ -54,11 +60,18 @@ class Moments:
     covariance : array of shape (d, d)
         Centred, divided by ``count``; symmetric, positive semi-definite up to
         rounding.
+    doubt : array of shape (d,)
+        Variances to add on the diagonal before the covariance is inverted, so that
+        what the sketch did not see is not taken for independent: zero if exact.
+    n_directions : int
+        Directions in which the covariance was seen: ``d`` if exact.
     """
 
     count: float
     mean: NDArray[np.float64]
     covariance: NDArray[np.float64]
+    doubt: NDArray[np.float64]
+    n_directions: int
 
     def of_features(self, features: ArrayLike) -> Moments:
         """Moments of some of the features, in the order given."""
@@ -70,7 +83,13 @@ class Moments:
                 f"features must be feature numbers below {d}; got {features!r}."
             )
         covariance = self.covariance[np.ix_(chosen, chosen)]
-        return Moments(self.count, self.mean[chosen], covariance)
+        return Moments(
+            self.count,
+            self.mean[chosen],
+            covariance,
+            self.doubt[chosen],
+            min(self.n_directions, len(chosen)),
+        )
 
 
 @final
@@ -82,75 +101,108 @@ class NystromDecoder(AbstractDecoder[Moments]):
     ----------
     bulk : float
         Share of the smallest sketched eigenvalue that is left to the diagonal.
+    clamp : bool
+        Bring the numbers of a private sketch back into their public bounds first.
     """
 
     bulk: float = 0.6
+    clamp: bool = True
 
     @override
-    def decode(self, sketch: Sketch) -> Decoding[Moments]:
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
         part, where = second_moment_part(sketch.feature_map)
-        values = sketch.mean[where]
-        d = part.n_features
-        mean = values[:d]
-        residual = 0.0
+        mean, second, noise = self._centred(sketch, part, where)
+        d, residual, directions = part.n_features, 0.0, part.n_features
+        doubt = np.zeros(d)
         if isinstance(part, MomentFeatures):
-            covariance = _symmetric(values[d:], d) - np.outer(mean, mean)
+            covariance = _symmetric(second, d)
+            if noise:
+                covariance = _denoised(covariance, noise)
         else:
-            covariance, residual = self._nystrom(part, values)
+            covariance, doubt, residual = self._nystrom(part, second, noise)
+            directions = part.n_columns
         scaling = part.scaling or Scaling.identity(d)
         moments = Moments(
             count=sketch.count,
             mean=mean / scaling.factor + scaling.shift,
-            covariance=covariance / np.outer(scaling.factor, scaling.factor),
+            covariance=covariance / scaling.factor / scaling.factor[:, None],
+            doubt=doubt / scaling.factor / scaling.factor,
+            n_directions=directions,
         )
         return Decoding(moments, residual)
 
+    def _centred(
+        self,
+        sketch: Sketch | PrivateSketch,
+        part: MomentFeatures | CrossMomentFeatures,
+        where: slice,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Mean, centred second moments, and the noise on each of them.
+
+        An exact sketch is centred in integers, N Σxy - Σx Σy, and rounded once.
+        """
+        d, noise = part.n_features, 0.0
+        means: NDArray[Any]
+        seconds: NDArray[Any]
+        if isinstance(sketch, Sketch):
+            if sketch.count == 0:
+                raise RowsError("an empty sketch (0 rows) has nothing to decode.")
+            whole = sketch.count * Fraction(2) ** sketch.features.frac_bits
+            values = [Fraction(v) / whole for v in sketch.total.to_ints()[where]]
+            means, seconds = np.array(values[:d], object), np.array(values[d:], object)
+        else:
+            means, seconds = sketch.mean[where][:d], sketch.mean[where][d:]
+            noise = sketch.noise_std / sketch.count
+            if self.clamp:
+                means = np.clip(means, -part.reach, part.reach)
+                seconds = np.clip(seconds, -(part.reach**2), part.reach**2)
+        centre = _products_of_means(part, means)
+        return means.astype(np.float64), (seconds - centre).astype(np.float64), noise
+
     def _nystrom(
-        self, part: CrossMomentFeatures, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
+        self, part: CrossMomentFeatures, second: NDArray[np.float64], noise: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         d, kept, omega = part.n_features, part.kept, part.omega
-        mean = values[:d]
-        variance = np.maximum(values[d : 2 * d] - mean**2, 0.0)
-        seen = values[2 * d :].reshape(len(kept), omega.shape[1])
-        seen = seen - np.outer(mean[kept], mean[kept] @ omega)  # centred: C Omega
+        variance = np.maximum(second[:d], 0.0)
+        seen = second[d:].reshape(len(kept), omega.shape[1])  # C Omega
+        covariance, doubt = np.diag(variance), np.zeros(d)
         # Below one lattice step of spread a feature is a constant.
-        active = variance[kept] > 4.0**-part.frac_bits
+        floor = max(2.0**-part.frac_bits, 2 * noise)
+        active = (variance[kept] > floor) & ~np.isin(kept, part.targets)
         chosen, scale = kept[active], np.sqrt(variance[kept][active])
-        covariance = np.diag(variance)
-        if not len(chosen):
-            return covariance, 0.0
-        correlation, residual = self._correlation(
-            seen[active] / scale[:, None], omega[active] * scale[:, None]
-        )
-        block = np.ix_(chosen, chosen)
-        covariance[block] = correlation * np.outer(scale, scale)
+        residual = 0.0
+        if len(chosen):
+            # The targets' share of C Omega is known exactly: take it out.
+            columns, targets = part.n_columns, np.isin(kept, part.targets)
+            exact = seen[active][:, columns:]
+            others = seen[active][:, :columns] - exact @ omega[targets, :columns]
+            seen_as, tests = others / scale[:, None], omega[active, :columns]
+            tests = tests * scale[:, None]
+            spread = noise * float(np.sqrt(np.mean(scale**-2)))
+            correlation, unseen, residual = self._correlation(seen_as, tests, spread)
+            strength = _strength(seen_as, tests, self.bulk)
+            doubt[chosen] = (strength - 1) * unseen * scale**2
+            covariance[np.ix_(chosen, chosen)] = correlation * np.outer(scale, scale)
         for t, target in enumerate(part.targets):
-            if target in chosen:
-                exact = seen[active, part.n_columns + t]
-                covariance[chosen, target] = covariance[target, chosen] = exact
-        covariance[chosen, chosen] = variance[chosen]
-        return covariance, residual
+            covariance[kept, target] = covariance[target, kept] = seen[
+                :, part.n_columns + t
+            ]
+        np.fill_diagonal(covariance, variance)
+        return covariance, doubt, residual
 
     def _correlation(
-        self, seen: NDArray[np.float64], omega: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
-        """Correlations P from P Ω, and how badly they miss P Ω."""
-        omega, seen = _independent(omega, seen)
-        core = omega.T @ seen
-        smallest = max(float(np.linalg.eigvalsh((core + core.T) / 2)[0]), 0.0)
-        shifted = seen - self.bulk * smallest * omega
-        core = omega.T @ shifted
-        values, vectors = np.linalg.eigh((core + core.T) / 2)
-        strong = values > 1e-9 * max(values[-1], 0.0)
-        if not strong.any():
-            return np.eye(len(seen)), 1.0
-        loadings = shifted @ (vectors[:, strong] / np.sqrt(values[strong]))
-        communality = (loadings**2).sum(axis=1, keepdims=True)
-        loadings /= np.sqrt(np.maximum(communality, 1.0))
+        self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Correlations P from P Ω, variance not seen, and how badly P Ω is missed."""
+        shortest = float(np.linalg.norm(omega, axis=0).min())
+        floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
+        loadings = _loadings(seen, omega, self.bulk, floor)
         correlation = loadings @ loadings.T
+        unseen = np.maximum(1.0 - np.diag(correlation), 0.0)
         np.fill_diagonal(correlation, 1.0)
         missed = float(np.linalg.norm(correlation @ omega - seen))
-        return correlation, missed / max(float(np.linalg.norm(seen)), 1e-300)
+        residual = missed / max(float(np.linalg.norm(seen)), 1e-300)
+        return correlation, unseen, residual
 
 
 def second_moment_part(
@@ -178,15 +230,101 @@ def second_moment_part(
     )
 
 
+def _loadings(
+    seen: NDArray[np.float64], omega: NDArray[np.float64], bulk: float, floor: float
+) -> NDArray[np.float64]:
+    """Low-rank part L of P ≈ L Lᵀ + diagonal, from P Ω.
+
+    The shift is the largest tried that explains no feature's variance twice.
+    """
+    omega, seen = _independent(omega, seen)
+    core = omega.T @ seen
+    values = np.linalg.eigvalsh((core + core.T) / 2)
+    smallest = max(values.min(initial=np.inf), 0.0) if len(values) else 0.0
+    for share in bulk * _SHARES:
+        shifted = seen - share * smallest * omega
+        core = omega.T @ shifted
+        values, vectors = np.linalg.eigh((core + core.T) / 2)
+        strong = values > max(1e-9 * values.max(initial=0.0), floor, 1e-300)
+        loadings = shifted @ (vectors[:, strong] / np.sqrt(values[strong]))
+        communality = (loadings**2).sum(axis=1, keepdims=True)
+        if communality.max(initial=0.0) <= 1.0:
+            break
+    return np.asarray(loadings / np.sqrt(np.maximum(communality, 1.0)))
+
+
+def _strength(
+    seen: NDArray[np.float64], omega: NDArray[np.float64], bulk: float
+) -> float:
+    r"""How strongly what the columns of Ω do not see is correlated.
+
+    Columns are left out one at a time. What the others leave unexplained, scaled to
+    unit diagonal, is seen through the missing one exactly, and for random signs
+    :math:`\lVert E\omega\rVert^2 / \lVert\omega\rVert^2 \approx \mathrm{tr}E^2 / d`
+    is the mean eigenvalue of E, weighted by itself: 1 if the residual is white, d if
+    it is one common factor.
+    """
+    ratios = [1.0]
+    columns = np.arange(omega.shape[1])
+    for j in columns[:: max(1, len(columns) // 8)]:
+        loadings = _loadings(seen[:, columns != j], omega[:, columns != j], bulk, 0.0)
+        unseen = np.maximum(1 - (loadings**2).sum(axis=1), 0.02)
+        left = seen[:, j] - loadings @ (loadings.T @ omega[:, j])
+        length = (omega[:, j] ** 2 * unseen).sum()
+        ratios.append(float((left**2 / unseen).sum() / max(length, 1e-300)))
+    return min(max(ratios), float(len(seen)))
+
+
+def _products_of_means(
+    part: MomentFeatures | CrossMomentFeatures, means: NDArray[Any]
+) -> NDArray[Any]:
+    """What the second moments of a constant row at the mean would be."""
+    if isinstance(part, MomentFeatures):
+        i, j = np.tril_indices(part.n_features)
+        return np.asarray(means[i] * means[j])
+    omega: NDArray[Any] = part.omega
+    if means.dtype == object:
+        exact = [Fraction(float(w)) for w in omega.ravel()]
+        omega = np.array(exact, object).reshape(omega.shape)
+    kept = means[part.kept]
+    cross = np.outer(kept, kept @ omega).ravel()
+    return np.concatenate([means * means, cross])
+
+
 def _independent(
     omega: NDArray[np.float64], seen: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Orthonormalise the columns of Ω, and P Ω along with them."""
-    gram = omega.T @ omega
-    values, vectors = eigh(gram)
+    if not omega.shape[1]:
+        return omega, seen
+    values, vectors = eigh(omega.T @ omega)
     strong = values > 1e-12 * values[-1]
     basis = vectors[:, strong] / np.sqrt(values[strong])
     return omega @ basis, seen @ basis
+
+
+def _denoised(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    r"""A covariance from a noisy one.
+
+    Symmetric noise has eigenvalues up to :math:`2\sigma\sqrt d`: larger ones are kept,
+    shrunk to what they were before the noise, over the diagonal of the variances,
+    which are shrunk towards their mean (James and Stein).
+    """
+    diagonal = np.diag(noisy)
+    away = diagonal - diagonal.mean()
+    squares = max(float(away @ away), 1e-300)
+    keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, 2.0**-10)
+    variance = np.maximum(diagonal.mean() + keep * away, 0.0)
+    values, vectors = np.linalg.eigh(noisy)
+    edge = 2 * noise * len(noisy) ** 0.5
+    strong = values > edge
+    kept = values[strong] * np.sqrt(1 - (edge / values[strong]) ** 2)
+    loadings = vectors[:, strong] * np.sqrt(kept)
+    explained = np.maximum((loadings**2).sum(axis=1, keepdims=True), 1e-300)
+    loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
+    matrix: NDArray[np.float64] = loadings @ loadings.T
+    np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
+    return matrix
 
 
 def _symmetric(lower: NDArray[np.float64], size: int) -> NDArray[np.float64]:

@@ -11,6 +11,8 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +22,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sketchlearn.errors import DataPlanWarning, FeatureMapError
-from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.errors import (
+    DataPlanWarning,
+    FeatureMapError,
+    RemovalError,
+    RowsError,
+)
+from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch, accumulate
@@ -33,6 +41,7 @@ __all__ = [
     "is_streamed",
     "plan_scaling",
     "plan_second_moments",
+    "seed_of",
     "varying",
 ]
 
@@ -47,7 +56,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     """An estimator whose whole knowledge of the data is ``sketch_``."""
 
     @abstractmethod
-    def fit_sketch(self, sketch: Sketch) -> Self:
+    def fit_sketch(self, sketch: Sketch | PrivateSketch) -> Self:
         """Decode a sketch made with a map from ``plan``."""
 
     @abstractmethod
@@ -73,9 +82,10 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         -------
         self
         """
-        batches = self._open(X, y, reset=True)
-        feature_map = self._plan(batches.peek(PLANNING_ROWS))
-        return self.fit_sketch(accumulate(batches, feature_map))
+        with self._all_or_nothing():
+            batches = self._open(X, y, reset=True)
+            feature_map = self._plan(column_extremes(batches, whole=not is_streamed(X)))
+            return self.fit_sketch(accumulate(batches, feature_map))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add rows to what was fitted; the first call plans and fits.
@@ -86,8 +96,10 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """
         if not hasattr(self, "sketch_"):
             return self.fit(X, y)
-        more = accumulate(self._open(X, y, reset=False), self.sketch_.feature_map)
-        return self.fit_sketch(self.sketch_ + more)
+        self._require_whole("add rows")
+        with self._all_or_nothing():
+            more = accumulate(self._open(X, y, reset=False), self.sketch_.feature_map)
+            return self.fit_sketch(self.sketch_ + more)
 
     def forget(self, X: Any, y: Any = None, *, approximate: bool = False) -> Self:
         """Take rows out again, exactly: as if they had never been seen.
@@ -110,6 +122,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             do not. Pass ``bounds`` to plan without looking at the data.
         """
         check_is_fitted(self, "sketch_")
+        self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
         if not (approximate or feature_map.is_stable):
             raise FeatureMapError(
@@ -126,8 +139,15 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
                 DataPlanWarning,
                 stacklevel=2,
             )
-        less = accumulate(self._open(X, y, reset=False), feature_map)
-        return self.fit_sketch(self.sketch_ - less)
+        with self._all_or_nothing():
+            rest = self.sketch_ - accumulate(self._open(X, y, reset=False), feature_map)
+            if rest.count == 0:
+                raise RemovalError(
+                    f"these are all {self.sketch_.count} rows of the model; nothing "
+                    "would be left to fit. Nothing was forgotten: discard the "
+                    "estimator and its sketch_ instead."
+                )
+            return self.fit_sketch(rest)
 
     def merge(self, other: Self) -> Self:
         """Add what another fitted estimator of the same plan has seen.
@@ -138,7 +158,40 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """
         check_is_fitted(self, "sketch_")
         check_is_fitted(other, "sketch_")
-        return self.fit_sketch(self.sketch_ + other.sketch_)
+        self._require_whole("merge")
+        other._require_whole("merge")
+        with self._all_or_nothing():
+            return self.fit_sketch(self.sketch_ + other.sketch_)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Undo every change of the estimator if something fails."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _require_whole(self, verb: str) -> None:
+        if getattr(self, "_selected", False):
+            raise FeatureMapError(
+                f"cannot {verb}: this model was fitted to some features of its sketch. "
+                "Change the sketch (sketch_ + other, sketch_ - other) and call "
+                "fit_sketch again."
+            )
+
+    def _name_features(
+        self, sketch: Sketch | PrivateSketch, chosen: NDArray[np.int64]
+    ) -> None:
+        """Take the names of the features from the sketch, or drop stale ones."""
+        names = getattr(sketch, "columns", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)[chosen]
+        elif len(getattr(self, "feature_names_in_", chosen)) != len(chosen):
+            del self.feature_names_in_
+        self.n_features_in_ = len(chosen)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -148,9 +201,14 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _open_features(self, X: Any, *, reset: bool) -> Batches:
         """Open ``X`` and keep scikit-learn's record of its width and names."""
         if is_streamed(X):
-            expected = None if reset else self.n_features_in_
-            batches = open_rows(X, n_features=expected)
-            self._remember_names(batches, reset=reset)
+            names = None if reset else getattr(self, "feature_names_in_", None)
+            batches = self._open_aligned(X, names, reset=reset)
+            if reset:
+                self.n_features_in_ = batches.n_features
+                if hasattr(self, "feature_names_in_"):
+                    del self.feature_names_in_
+                if batches.names is not None:
+                    self.feature_names_in_ = np.array(batches.names, object)
             return batches
         if hasattr(X, "columns"):  # a frame: rows.py names the column at fault
             batches = open_rows(X)
@@ -158,18 +216,30 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             return batches
         return open_rows(validate_data(self, X, reset=reset, accept_sparse="csr"))
 
-    def _remember_names(self, batches: Batches, *, reset: bool) -> None:
-        if not reset:
-            return
-        self.n_features_in_ = batches.n_features
-        if batches.names is not None:
-            self.feature_names_in_ = np.array(batches.names, object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+    def _open_aligned(self, X: Any, names: Any, *, reset: bool) -> Batches:
+        """Open a stream, its columns in the order of ``names`` if it has names."""
+        expected = None if reset else self.n_features_in_
+        if names is None or isinstance(X, Iterator):
+            batches = open_rows(X, n_features=expected)
+            if names is not None and batches.names not in (None, tuple(names)):
+                raise RowsError(
+                    f"the columns are {batches.names}, but the model was fitted to "
+                    f"{tuple(names)}. Pass batches with the same columns."
+                )
+            return batches
+        batches = open_rows(X)
+        if batches.names is None or isinstance(X, Batches):
+            return batches.of_width(expected)
+        return open_rows(X, columns=list(names), n_features=expected)
 
     def _check_rows(self, X: Any) -> NDArray[np.floating]:
         """Rows for ``transform`` or ``predict``, dense."""
         check_is_fitted(self, "sketch_")
+        if is_streamed(X) and not hasattr(X, "shape"):
+            raise RowsError(
+                "this takes rows in memory: an array, frame or sparse matrix. Read "
+                "files batch by batch (sketchlearn.open_rows) and pass each batch."
+            )
         rows = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
         )
@@ -179,7 +249,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
 def is_streamed(X: Any) -> bool:
     """Whether ``X`` is read by rows.py rather than validated by scikit-learn."""
-    if isinstance(X, str | os.PathLike | Iterator):
+    if isinstance(X, str | os.PathLike | Iterator | Batches):
         return True
     if isinstance(X, list | tuple) and X:
         return isinstance(X[0], str | os.PathLike) or np.ndim(X[0]) == 2
@@ -224,11 +294,17 @@ def plan_second_moments(
     seed : int
         Seed of Ω and of the subset.
     """
-    d = n_features
+    d, targets = n_features, np.arange(n_features - n_targets, n_features)
+    require_positive_int("sketch_size", sketch_size)
     if d * (d + 1) // 2 <= sketch_size:
-        return MomentFeatures(d, order="covariance", reach=reach, scaling=scaling)
+        return MomentFeatures(
+            d,
+            order="covariance",
+            targets=targets.tolist(),
+            reach=reach,
+            scaling=scaling,
+        )
     chosen = np.arange(d) if active is None else np.flatnonzero(active)
-    targets = np.arange(d - n_targets, d)
     chosen = np.setdiff1d(chosen, targets)
     room = sketch_size // (1 + n_targets) - n_targets
     if room < 1:
@@ -243,7 +319,7 @@ def plan_second_moments(
         kept = np.array([0])
     return CrossMomentFeatures(
         d,
-        max(1, sketch_size // len(kept) - n_targets),
+        min(max(1, sketch_size // len(kept) - n_targets), len(kept)),
         kept=kept,
         targets=targets.tolist(),
         importance=None if importance is None else importance[kept],
@@ -274,6 +350,35 @@ def plan_scaling(
             f"entry per feature; got {type(bounds).__name__}."
         ) from error
     return Scaling.from_bounds(low, high, n_features=n_features), 1.0
+
+
+def column_extremes(batches: Batches, *, whole: bool) -> NDArray[np.floating]:
+    """Two rows: smallest and largest value of each column.
+
+    Over all rows if ``whole`` (rows in memory, which can be read again), otherwise
+    over the first ones.
+    """
+    if whole:
+        parts = ((batch.min(axis=0), batch.max(axis=0)) for batch in batches)
+        low, high = zip(*parts, strict=True)
+        return np.stack([np.min(low, axis=0), np.max(high, axis=0)])
+    limit = max(64, min(PLANNING_ROWS, 2**26 // batches.n_features))
+    first = batches.peek(limit)
+    return np.stack([first.min(axis=0), first.max(axis=0)])
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed from what scikit-learn calls ``random_state``; None is 0."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    whole = isinstance(random_state, Integral) and not isinstance(random_state, bool)
+    if not whole or random_state < 0:
+        raise FeatureMapError(
+            f"random_state must be a whole number >= 0 or None; got {random_state!r}."
+        )
+    return int(random_state)
 
 
 def varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+import warnings
+from numbers import Integral
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     plan_scaling,
     plan_second_moments,
+    seed_of,
     varying,
 )
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
 
@@ -34,8 +38,9 @@ class CompressivePCA(
 ):
     """Principal component analysis from one pass and one small sketch.
 
-    Exact when the second moment fits in ``sketch_size`` (``d (d + 1) / 2`` numbers),
-    a Nyström approximation with the exact variances otherwise.
+    Exact when the second moment fits in ``sketch_size`` (``d (d + 1) / 2`` numbers).
+    Otherwise the covariance is a Nyström approximation that sees about
+    ``sketch_size / d`` directions and keeps the exact variance of every feature.
 
     Parameters
     ----------
@@ -48,9 +53,10 @@ class CompressivePCA(
         Scale features to unit variance first (components of the correlation matrix).
     bounds : pair (low, high), optional
         Declared range of the features: two numbers or two vectors. Values beyond it
-        are refused. Without it, scales are read from the first rows.
+        (rounded out to a power of two) are refused. Without it, scales are read from
+        the rows: all of them in memory, the first ones of a stream or file.
     random_state : int
-        Seed of the sketch; the same on every party that is to merge.
+        Seed of the sketch; the same on every party that is to merge. None is 0.
 
     Attributes
     ----------
@@ -110,16 +116,18 @@ class CompressivePCA(
             reach=reach,
             active=varying(rows) if scaling.origin == "data" else None,
             importance=importance,
-            seed=self.random_state,
+            seed=seed_of(self.random_state),
         )
 
     @override
-    def fit_sketch(self, sketch: Sketch, *, features: ArrayLike | None = None) -> Self:
+    def fit_sketch(
+        self, sketch: Sketch | PrivateSketch, *, features: ArrayLike | None = None
+    ) -> Self:
         """Decode a sketch made with a map from :meth:`plan`.
 
         Parameters
         ----------
-        sketch : Sketch
+        sketch : Sketch or PrivateSketch
             Of second moments.
         features : sequence of int, optional
             Analyse only these features of the sketch (all by default).
@@ -129,9 +137,13 @@ class CompressivePCA(
         self
         """
         moments = NystromDecoder().decode(sketch).params
+        chosen = np.arange(len(moments.mean))
         if features is not None:
             moments = moments.of_features(features)
+            chosen = chosen[np.asarray(features)]
         self._decode(moments)
+        self._name_features(sketch, chosen)
+        self._selected = features is not None
         self.sketch_ = sketch
         return self
 
@@ -147,23 +159,34 @@ class CompressivePCA(
         variance = np.maximum(np.diag(moments.covariance), 0.0)
         scale = np.sqrt(variance) if self.standardize else np.ones_like(variance)
         self.scale_ = np.where(scale > 0, scale, 1.0)
-        covariance = moments.covariance / np.outer(self.scale_, self.scale_)
-        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-        values = np.maximum(values[::-1], 0.0)
-        values = values * (moments.count / max(moments.count - 1, 1))
-        components = _flip(vectors[:, ::-1].T)
-        total = values.sum()
+        covariance = moments.covariance / self.scale_ / self.scale_[:, None]
+        covariance = (covariance + covariance.T) / 2
+        covariance *= moments.count / max(moments.count - 1, 1)
+        d, asked = len(covariance), self.n_components
+        few = _is_whole(asked) and 0 < 3 * int(asked or 0) < d
+        wanted = [d - int(asked or 0), d - 1] if few else None
+        values, vectors = eigh(covariance, subset_by_index=wanted)
+        values, components = np.maximum(values[::-1], 0.0), _flip(vectors[:, ::-1].T)
+        total = max(float(np.trace(covariance)), 0.0)
         ratio = values / total if total > 0 else np.zeros_like(values)
-        k = _n_components(self.n_components, ratio)
+        k = _n_components(asked, ratio, d)
+        if _is_whole(asked) and k > moments.n_directions:
+            warnings.warn(
+                f"the sketch saw {moments.n_directions} directions of {d} features: "
+                f"components beyond that are not resolved. Use sketch_size >= "
+                f"{min((k + 5) * d, d * (d + 1) // 2)}.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self.mean_ = moments.mean
         self.components_ = components[:k]
         self.explained_variance_ = values[:k]
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(values[:k] * max(moments.count - 1, 1))
-        self.noise_variance_ = float(values[k:].mean()) if k < len(values) else 0.0
+        left = max(total - float(values[:k].sum()), 0.0)
+        self.noise_variance_ = left / (d - k) if k < d else 0.0
         self.n_components_ = k
         self.n_samples_seen_ = moments.count
-        self.n_features_in_ = len(moments.mean)
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Coordinates of rows on the components."""
@@ -186,15 +209,17 @@ class CompressivePCA(
         return int(self.n_components_)
 
 
-def _n_components(asked: Any, ratio: NDArray[np.float64]) -> int:
+def _is_whole(asked: Any) -> bool:
+    return isinstance(asked, Integral) and not isinstance(asked, bool)
+
+
+def _n_components(asked: Any, ratio: NDArray[np.float64], d: int) -> int:
     """Number of components from the ``n_components`` argument."""
-    d = len(ratio)
     if asked is None:
         return d
-    whole = isinstance(asked, Integral) and not isinstance(asked, bool)
-    if whole and 1 <= int(asked) <= d:
+    if _is_whole(asked) and 1 <= int(asked) <= d:
         return int(asked)
-    share = float(asked) if isinstance(asked, Real) and not whole else 0.0
+    share = float(asked) if isinstance(asked, float) else 0.0
     if 0 < share < 1:
         return min(int(np.searchsorted(np.cumsum(ratio), share)) + 1, d)
     raise FeatureMapError(

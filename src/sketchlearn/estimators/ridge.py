@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Self, final
 
 import numpy as np
@@ -21,10 +22,11 @@ from sketchlearn.estimators.base import (
     is_streamed,
     plan_scaling,
     plan_second_moments,
+    seed_of,
     varying,
 )
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
@@ -42,7 +44,9 @@ class CompressiveRidge(
     Minimises :math:`\lVert y - Xw - b\rVert^2 + \alpha \lVert w\rVert^2` over all
     rows, like scikit-learn's Ridge. Exact when the second moment of features and
     targets fits in ``sketch_size``; otherwise the features' covariance is a Nyström
-    approximation, and their covariance with the targets is still exact.
+    approximation, their covariance with the targets is still exact, and what the
+    sketch did not see is penalised as if it were as correlated as it can be shown
+    to be.
 
     Parameters
     ----------
@@ -53,8 +57,9 @@ class CompressiveRidge(
     sketch_size : int
         Numbers the sketch may hold, beside means and variances.
     bounds, target_bounds : pair (low, high), optional
-        Declared ranges of the features and of the targets. Values beyond are
-        refused. Without both, scales are read from the first rows.
+        Declared ranges of the features and of the targets. Values beyond them
+        (rounded out to a power of two) are refused. Without both, scales are read
+        from the rows: all of them in memory, the first ones of a stream or file.
     random_state : int
         Seed of the sketch; the same on every party that is to merge.
 
@@ -142,47 +147,61 @@ class CompressiveRidge(
             scaling=scaling,
             reach=reach,
             active=varying(rows) if scaling.origin == "data" else None,
-            seed=self.random_state,
+            seed=seed_of(self.random_state),
         )
 
     @override
     def fit_sketch(
-        self, sketch: Sketch, *, targets: Sequence[int] | None = None
+        self,
+        sketch: Sketch | PrivateSketch,
+        *,
+        targets: Sequence[int] | None = None,
     ) -> Self:
         """Decode a sketch of features and targets.
 
         Parameters
         ----------
-        sketch : Sketch
+        sketch : Sketch or PrivateSketch
             Made with a map from :meth:`plan`, or any that holds second moments.
         targets : sequence of int, optional
             Which features of the sketch are the targets; by default those the map
-            was planned for, or the last one.
+            was planned for.
 
         Returns
         -------
         self
         """
-        if not self.alpha >= 0:
-            raise FeatureMapError(f"alpha must be >= 0; got {self.alpha!r}.")
+        number = isinstance(self.alpha, Real) and not isinstance(self.alpha, bool)
+        if not number or not 0 <= self.alpha < float("inf"):
+            raise FeatureMapError(f"alpha must be a number >= 0; got {self.alpha!r}.")
         moments = NystromDecoder().decode(sketch).params
-        ys = np.arange(len(moments.mean))[self._targets_of(sketch, targets)]
+        ys = self._targets_of(sketch, targets, len(moments.mean))
         xs = np.setdiff1d(np.arange(len(moments.mean)), ys)
         if not len(xs):
             raise FeatureMapError("no feature is left beside the targets.")
         second = moments.covariance
         if not self.fit_intercept:
             second = second + np.outer(moments.mean, moments.mean)
-        penalty = self.alpha / moments.count * np.eye(len(xs))
-        coef = lstsq(second[np.ix_(xs, xs)] + penalty, second[np.ix_(xs, ys)])[0].T
+        penalty = self.alpha / moments.count + moments.doubt[xs]
+        left, right = second[np.ix_(xs, xs)], second[np.ix_(xs, ys)]
+        coef = _solve(left, right, penalty).T
+        # More variance explained than there is: the features are more alike than the
+        # sketch shows. Penalise until the promise is possible.
+        unseen = np.where(moments.doubt[xs] > 0, np.diag(left), 0.0) * 0.1
+        while (
+            unseen.any() and (np.einsum("ij,ji->i", coef, right) > second[ys, ys]).any()
+        ):
+            penalty, unseen = penalty + unseen, 2 * unseen
+            coef = _solve(left, right, penalty).T
         intercept = moments.mean[ys] - coef @ moments.mean[xs]
         if not self.fit_intercept:
             intercept = np.zeros(len(ys))
-        flat = len(ys) == 1 and not getattr(self, "_y_is_table", False)
+        flat = len(ys) == 1
         self.coef_ = coef[0] if flat else coef
         self.intercept_ = float(intercept[0]) if flat else intercept
         self.n_samples_seen_ = moments.count
-        self.n_features_in_ = len(xs)
+        self._name_features(sketch, xs)
+        self._selected = targets is not None
         self.sketch_ = sketch
         return self
 
@@ -207,7 +226,9 @@ class CompressiveRidge(
             )
         names = [y] if isinstance(y, str) else y
         if isinstance(names, list) and names and isinstance(names[0], str):
-            return self._open_named(X, names, reset=reset, table=names is y)
+            return self._open_named(X, names, reset=reset)
+        if type(X).__module__.partition(".")[0] == "torch":
+            X = X.detach().cpu().numpy()
         if is_streamed(X):
             raise RowsError(
                 "for files, streams and Arrow data pass y as the name of the target "
@@ -223,26 +244,30 @@ class CompressiveRidge(
             multi_output=True,
             y_numeric=True,
         )
-        targets = np.asarray(targets)
-        self._y_is_table = targets.ndim == 2
-        table = targets.reshape(len(targets), -1)
+        table = np.asarray(targets).reshape(len(targets), -1)
         if issparse(rows):
             return open_rows(hstack([rows, table], format="csr"))
-        self._n_targets = table.shape[1]
         return open_rows(np.concatenate([rows, table], axis=1))
 
-    def _open_named(
-        self, X: Any, names: list[str], *, reset: bool, table: bool
-    ) -> Batches:
+    def _open_named(self, X: Any, names: list[str], *, reset: bool) -> Batches:
         found = open_rows(X).names
         if found is None:
             raise RowsError(f"y={names!r} names columns, but the data has no names.")
         features = [name for name in found if name not in names]
+        if not reset:
+            features = list(getattr(self, "feature_names_in_", features))
+            fitted = getattr(self.sketch_, "columns", None)
+            if fitted is not None and list(fitted[len(features) :]) != names:
+                raise RowsError(
+                    f"the target is {names}, but the model was fitted to "
+                    f"{list(fitted[len(features) :])}."
+                )
+        if not features:
+            raise RowsError("no column is left beside the targets.")
         batches = open_rows(X, columns=[*features, *names])
         if reset:
             self.n_features_in_ = len(features)
             self.feature_names_in_ = np.array(features, object)
-            self._n_targets, self._y_is_table = len(names), table
         return batches
 
     @override
@@ -250,10 +275,39 @@ class CompressiveRidge(
         n_targets = rows.shape[1] - self.n_features_in_
         return self.plan(self.n_features_in_, n_targets=n_targets, rows=rows)
 
-    def _targets_of(self, sketch: Sketch, targets: Sequence[int] | None) -> list[int]:
-        if targets is not None:
-            return list(targets)
+    def _targets_of(
+        self,
+        sketch: Sketch | PrivateSketch,
+        targets: Sequence[int] | None,
+        n_features: int,
+    ) -> NDArray[np.int64]:
         part, _ = second_moment_part(sketch.feature_map)
-        if isinstance(part, CrossMomentFeatures) and part.targets:
-            return list(part.targets)
-        return list(range(-getattr(self, "_n_targets", 1), 0))
+        asked = np.asarray(part.targets if targets is None else targets)
+        if targets is None and not asked.size:
+            raise FeatureMapError(
+                "this sketch was not planned with targets. Say which of its features "
+                "are the targets: fit_sketch(sketch, targets=[...])."
+            )
+        whole = asked.ndim == 1 and asked.size and asked.dtype.kind in "iu"
+        if not whole or asked.min() < -n_features or asked.max() >= n_features:
+            raise FeatureMapError(
+                f"targets must be feature numbers below {n_features}; got {targets!r}."
+            )
+        found: NDArray[np.int64] = np.arange(n_features)[asked]
+        if len(set(found.tolist())) < len(found):
+            raise FeatureMapError(f"targets names a feature twice: {targets!r}.")
+        return found
+
+
+def _solve(
+    second: NDArray[np.float64],
+    right: NDArray[np.float64],
+    penalty: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Solve (second + diag(penalty)) w = right, whatever the units of the features."""
+    matrix = second + np.diag(penalty)
+    diagonal = np.maximum(np.diag(matrix), 0.0)
+    scale = np.where(diagonal > 0, np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 1.0)
+    unit = matrix / scale / scale[:, None]
+    solution = lstsq(unit, right / scale[:, None], lapack_driver="gelsd")[0]
+    return np.asarray(solution / scale[:, None])

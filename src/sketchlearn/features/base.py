@@ -48,7 +48,7 @@ ROW_MULTIPLE = 64
 BLOCK_ROWS = 512
 """Rows evaluated at once: their features stay in the processor's cache."""
 
-_SPEC_LIMIT = 48 * 1024
+_SPEC_LIMIT = 16 * 2**20
 _KINDS = {
     "fourier": "sketchlearn.features.kernel:FourierFeatures",
     "nystrom": "sketchlearn.features.kernel:NystromFeatures",
@@ -81,6 +81,9 @@ class FeatureSpec:
         Largest magnitude of one feature.
     norm_bound : float or None
         Largest L2 norm of one feature vector, where known.
+    rounding_bits : int
+        The coarsest lattice a feature was rounded on; ``frac_bits`` unless parts of
+        the map have lattices of their own.
     """
 
     text: str
@@ -90,6 +93,7 @@ class FeatureSpec:
     frac_bits: int
     value_bound: float
     norm_bound: float | None
+    rounding_bits: int
 
     @property
     def description(self) -> dict[str, Any]:
@@ -100,6 +104,13 @@ class FeatureSpec:
     def kind(self) -> str:
         """The map's kind, such as ``"fourier"``, or ``"unknown"``."""
         return str(self.description.get("kind", "unknown"))
+
+    @property
+    def origin(self) -> str:
+        """``"declared"``, ``"data"``, or ``"unknown"`` where ``text`` is missing."""
+        if not self.text:
+            return "unknown"
+        return "data" if _holds_data(self.description) else "declared"
 
     def first_difference(self, other: FeatureSpec) -> str | None:
         """Name the first field in which two maps differ, with both values."""
@@ -255,7 +266,13 @@ class AbstractFeatureMap(ABC):
             frac_bits=self.frac_bits,
             value_bound=self.value_bound,
             norm_bound=self.norm_bound,
+            rounding_bits=self.rounding_bits,
         )
+
+    @property
+    def rounding_bits(self) -> int:
+        """The coarsest lattice a feature is rounded on."""
+        return self.frac_bits
 
     @cached_property
     def is_stable(self) -> bool:
@@ -265,11 +282,8 @@ class AbstractFeatureMap(ABC):
         64, 128 and 192 rows; one changed bit makes the map unstable on this machine.
         """
         rng = np.random.default_rng(20_250_803)
-        rows = rng.uniform(-1.0, 1.0, (5 * ROW_MULTIPLE, self.n_features))
-        if self.scaling is not None:
-            rows = rows / self.scaling.factor + self.scaling.shift
-        rows = rows.astype(np.float32)
-        whole = self.evaluate(rows)
+        unit = rng.uniform(-1.0, 1.0, (5 * ROW_MULTIPLE, self.n_features))
+        rows, whole = self._probe(unit)
         order = rng.permutation(len(rows))
         for size in (1, 2, 3):
             for start in range(0, len(rows), size * ROW_MULTIPLE):
@@ -277,6 +291,23 @@ class AbstractFeatureMap(ABC):
                 if not np.array_equal(self.evaluate(rows[chosen]), whole[chosen]):
                     return False
         return True
+
+    @property
+    def scalings(self) -> tuple[Scaling, ...]:
+        """Scalings of this map and of the maps inside it."""
+        return () if self.scaling is None else (self.scaling,)
+
+    def _probe(
+        self, unit: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.floating]]:
+        """Rows inside the range of every part of the map, and their features."""
+        tries = [unit / s.factor + s.shift for s in self.scalings] + [unit, 0 * unit]
+        for rows in tries:
+            try:
+                return rows, self.evaluate(rows)
+            except RowRangeError:
+                continue
+        raise FeatureMapError("the parts of this map accept no row in common.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AbstractFeatureMap):
@@ -341,7 +372,11 @@ def build_map(
             f"its weights ({', '.join(missing)}). Load the map from its own file and "
             "pass it as feature_map=."
         )
-    fields.update({name: (weights or {})[name] for name in stored})
+    found = {name: (weights or {})[name] for name in stored}
+    if kind in ("concatenated", "clipped"):
+        fields["stored"] = found
+    else:
+        fields.update(found)
     scaling = fields.pop("scaling", None)
     if scaling is not None:
         fields["scaling"] = Scaling.from_description(scaling)
@@ -375,8 +410,10 @@ def pad_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
 def encode_description(value: Any) -> Any:
     """Replace arrays by JSON objects, recursively."""
     if isinstance(value, np.ndarray):
-        if value.dtype == np.float64 and (value == value.astype(np.float32)).all():
-            value = value.astype(np.float32)  # the same numbers in half the space
+        if value.dtype == np.float64:
+            with np.errstate(over="ignore"):
+                narrow = value.astype(np.float32)
+            value = narrow if (narrow == value).all() else value  # half the space
         little = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<")))
         data = base64.b64encode(little.tobytes()).decode()
         return {"dtype": little.dtype.str, "shape": list(value.shape), "data": data}
@@ -410,14 +447,26 @@ def require_positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def _holds_data(node: Any) -> bool:
+    """Whether some part of a description was read from rows."""
+    if isinstance(node, Mapping):
+        if node.get("origin") == "data" or node.get("kind") == "nystrom":
+            return True
+        return any(_holds_data(child) for child in node.values())
+    return isinstance(node, list) and any(_holds_data(child) for child in node)
+
+
 def _require_small(node: Any, max_bytes: int) -> None:
     """Refuse sizes whose weights (``n_features`` by another) would fill memory."""
     if isinstance(node, Mapping):
         sizes = {k: v for k, v in node.items() if type(v) is int and k != "seed"}
-        other = max(
-            1, *(sizes.get(k, 1) for k in ("sketch_size", "depth", "n_columns"))
-        )
-        largest = 8 * max([other * sizes.get("n_features", 1), *sizes.values()])
+        d, m = sizes.get("n_features", 1), sizes.get("sketch_size", 1)
+        pairs = d * d // 2 if node.get("order") == "covariance" else 1
+        if node.get("law") == "gaussian" and node.get("kind") == "quadratic":
+            pairs = d * d // 2 * m
+        columns = max(m, sizes.get("depth", 1), sizes.get("n_columns", 1))
+        buckets = sizes.get("width", 1) * sizes.get("depth", 1)
+        largest = 8 * max(columns * d, pairs, buckets, *sizes.values(), 1)
         if largest > max_bytes:
             raise FeatureMapError(
                 f"this describes a feature map of about {largest} bytes. If you trust "

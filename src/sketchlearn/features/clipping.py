@@ -6,6 +6,7 @@ is part of the fingerprint. It is what makes a sketch releasable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -20,6 +21,7 @@ from sketchlearn.features.base import (
     row_blocks,
 )
 from sketchlearn.features.composition import build_part
+from sketchlearn.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
 
@@ -65,7 +67,7 @@ class ClippedFeatures(AbstractFeatureMap):
         inner: AbstractFeatureMap | dict[str, Any],
         *,
         norm_bound: float,
-        **stored: NDArray[Any],
+        stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         self.inner = build_part(inner, 0, stored)
         if isinstance(self.inner, ClippedFeatures):
@@ -89,6 +91,11 @@ class ClippedFeatures(AbstractFeatureMap):
 
     @property
     @override
+    def scalings(self) -> tuple[Scaling, ...]:
+        return self.inner.scalings
+
+    @property
+    @override
     def origin(self) -> str:
         return self.inner.origin
 
@@ -109,14 +116,13 @@ class ClippedFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        inner_bound, bound = self.inner.norm_bound, self.value_bound
         total = np.zeros(self.sketch_size, np.int64)
         for start, block, count in row_blocks(rows):
             features = self.inner.evaluate(block, first_row + start)[:count]
             for part in range(0, count, _CACHED_ROWS):
-                short = features[part : part + _CACHED_ROWS]
-                if inner_bound is None or inner_bound > bound:
-                    short = clip_rows(short, bound)
+                short = clip_rows(
+                    features[part : part + _CACHED_ROWS], self.value_bound
+                )
                 total += lattice_sum(short, self.frac_bits)
         return Int128Array.from_int64(total)
 
@@ -126,7 +132,7 @@ def clip_rows(features: NDArray[np.floating], bound: float) -> NDArray[np.float6
     rows: NDArray[np.float64] = features.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
         squares = np.vecdot(rows, rows)
-    if not (squares < _LARGE).all() or bound < _LARGE**-0.5:
+    if not (squares < _LARGE).all() or not _LARGE**-0.5 < bound < _LARGE**0.5:
         return _clip_extreme_rows(rows, bound)
     rows *= (bound / np.sqrt(np.maximum(squares, bound**2)))[:, None]
     return rows
@@ -137,11 +143,14 @@ def _clip_extreme_rows(
 ) -> NDArray[np.float64]:
     """The same for rows whose squares overflow, or bounds whose square underflows."""
     largest = np.abs(features).max(axis=1, keepdims=True)
-    # A power of two brings every row near unit size: exact, no overflow when squared.
-    exponents = np.frexp(largest)[1]
-    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+    # Powers of two bring every row and the bound near unit size: exact, and nothing
+    # overflows when squared.
+    exponents, (unit_bound, power) = np.frexp(largest)[1], np.frexp(bound)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         unit = np.ldexp(features, -exponents)
         norms = np.sqrt(np.vecdot(unit, unit))[:, None]
-        room = np.ldexp(bound, -exponents)
-        shrink = np.where(norms > room, room / norms, 1.0)
-    return np.asarray(features * shrink)
+        # norm > bound, compared as mantissas and exponents
+        gap = exponents - power
+        longer = np.ldexp(norms, np.minimum(gap, 64)) > unit_bound
+        short = np.ldexp(unit * (unit_bound / norms), power)
+    return np.where(longer & (largest > 0), short, features)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -16,6 +16,7 @@ from sketchlearn.features.base import (
     build_map,
     encode_description,
 )
+from sketchlearn.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
 
@@ -33,6 +34,8 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     ----------
     parts : sequence of feature maps
         All for rows of the same width.
+    stored : mapping of arrays, optional
+        Weights of parts that are given by their descriptions.
 
     Examples
     --------
@@ -49,7 +52,8 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     def __init__(
         self,
         parts: Sequence[AbstractFeatureMap | dict[str, Any]],
-        **stored: NDArray[Any],
+        *,
+        stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         self.parts = tuple(build_part(part, i, stored) for i, part in enumerate(parts))
         widths = {part.n_features for part in self.parts}
@@ -57,6 +61,13 @@ class ConcatenatedFeatures(AbstractFeatureMap):
             raise FeatureMapError(
                 "concatenate at least one map, all for rows of the same width; got "
                 f"widths {sorted(widths)}."
+            )
+        bits = [part.frac_bits for part in self.parts]
+        if max(bits) - min(bits) > 48:
+            raise FeatureMapError(
+                "the parts have lattices too far apart to share one sketch "
+                f"({min(bits)} and {max(bits)} fractional bits). Scale their features "
+                "to similar sizes (value_bound), or sketch them separately."
             )
         norms = [part.norm_bound for part in self.parts]
         bounded = [norm for norm in norms if norm is not None]
@@ -67,8 +78,13 @@ class ConcatenatedFeatures(AbstractFeatureMap):
             scaling=None,
             value_bound=max(part.value_bound for part in self.parts),
             norm_bound=total if len(bounded) == len(norms) else None,
-            frac_bits=max(part.frac_bits for part in self.parts),
+            frac_bits=max(bits),
         )
+
+    @property
+    @override
+    def rounding_bits(self) -> int:
+        return min(part.rounding_bits for part in self.parts)
 
     @property
     @override
@@ -78,6 +94,11 @@ class ConcatenatedFeatures(AbstractFeatureMap):
             for i, part in enumerate(self.parts)
             for name in part.stored_weights
         )
+
+    @property
+    @override
+    def scalings(self) -> tuple[Scaling, ...]:
+        return tuple(scaling for part in self.parts for scaling in part.scalings)
 
     @property
     @override
@@ -120,7 +141,9 @@ class ConcatenatedFeatures(AbstractFeatureMap):
 
 
 def build_part(
-    part: AbstractFeatureMap | dict[str, Any], index: int, stored: dict[str, Any]
+    part: AbstractFeatureMap | dict[str, Any],
+    index: int,
+    stored: Mapping[str, NDArray[Any]] | None,
 ) -> AbstractFeatureMap:
     """A map as given, or rebuilt from its description and the stored weights."""
     if isinstance(part, AbstractFeatureMap):
@@ -128,7 +151,7 @@ def build_part(
     prefix = f"{index}."
     weights = {
         name.removeprefix(prefix): array
-        for name, array in stored.items()
+        for name, array in (stored or {}).items()
         if name.startswith(prefix)
     }
     return build_map(part, weights)

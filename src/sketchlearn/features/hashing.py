@@ -48,7 +48,8 @@ class _AbstractHashFeatures(AbstractFeatureMap):
             norm_bound=None,
         )
         keys = np.arange(self.n_features, dtype=np.uint64)
-        hashes = np.stack([hash_keys(keys, seed + t) for t in range(self.depth)])
+        seeds = hash_keys(np.arange(self.depth, dtype=np.uint64), self.seed)
+        hashes = np.stack([hash_keys(keys, int(table)) for table in seeds])
         self.buckets = (hashes % np.uint64(self.width)).astype(np.int64)  # (depth, d)
         # The sign comes from the top bit, independent of the bucket's low bits.
         self.signs = 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.base import require_in_range, require_positive_int
 from sketchlearn.features.tensor import (
     AbstractTensorFeatures,
     scaled_float32,
@@ -145,8 +145,8 @@ class NystromFeatures(AbstractTensorFeatures):
         \varphi(x) = K^{-1/2}\, k(L, x), \qquad
         k(l, x) = e^{-\lVert x - l\rVert^2 / 2 s^2}, \quad K = k(L, L) + \epsilon I,
 
-    for :math:`m` landmarks :math:`L` (FIELD: Chatalic et al. 2022). The norm is at
-    most one.
+    for :math:`m` landmarks :math:`L` (Chatalic et al., AISTATS 2022). The norm is
+    about one at most, but float32 does not guarantee it: clip the map to release it.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class NystromFeatures(AbstractTensorFeatures):
         landmarks: ArrayLike,
         *,
         scale: float = 1.0,
-        shift: float = 1e-8,
+        shift: float = 1e-6,
         root: ArrayLike | None = None,
         scaling: Scaling | None = None,
     ) -> None:
@@ -193,8 +193,8 @@ class NystromFeatures(AbstractTensorFeatures):
             n_features=marks.shape[1],
             sketch_size=marks.shape[0],
             scaling=scaling,
-            value_bound=2.0,
-            norm_bound=1 + 2.0**-10,
+            value_bound=1024.0,
+            norm_bound=None,
         )
         self.landmarks, self.scale, self.shift = marks, float(scale), float(shift)
         scaled = marks if scaling is None else scaling(marks)
@@ -207,7 +207,8 @@ class NystromFeatures(AbstractTensorFeatures):
                 f"{self._root.shape}."
             )
         self._padded_root = stable_columns(self._root)
-        units = (scaled / self.scale).astype(np.float32)
+        self._middle = scaled.mean(axis=0)
+        units = ((scaled - self._middle) / self.scale).astype(np.float32)
         self._squares = torch.from_numpy((units**2).sum(axis=1))
         self._padded_units = stable_columns(units.T)
 
@@ -233,11 +234,15 @@ class NystromFeatures(AbstractTensorFeatures):
     def evaluate_tensor(
         self, rows: NDArray[np.floating], first_row: int
     ) -> torch.Tensor:
-        scaled = scaled_float32(rows, self.scaling, first_row) / self.scale
+        shifted = Scaling(self._middle, np.full(self.n_features, 1 / self.scale))
+        centred = shifted(rows if self.scaling is None else self.scaling(rows))
+        scaled = scaled_float32(centred, None, first_row)
         cross = (scaled @ self._padded_units)[:, : self.sketch_size]  # (n, m)
         squared = (scaled**2).sum(dim=1)[:, None] + self._squares
         kernel = torch.exp((cross - squared / 2).clamp_max(0.0))
-        return (kernel @ self._padded_root)[:, : self.sketch_size]
+        features = (kernel @ self._padded_root)[:, : self.sketch_size]
+        require_in_range(features.numpy(), self.value_bound, first_row)
+        return features
 
 
 def _draw_frequencies(

@@ -11,6 +11,7 @@ fact and lose nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
@@ -51,6 +52,8 @@ class MomentFeatures(AbstractFeatureMap):
         Numbers in a row.
     order : {"mean", "variance", "covariance"}
         Up to which moments.
+    targets : sequence of int
+        Features that are targets to predict; noted in the map, no other effect.
     reach : float
         Scaled values lie in ``[-reach, reach]``, a power of two; one beyond is an
         error. Values are rounded to ``reach * 2**-44``.
@@ -71,6 +74,7 @@ class MomentFeatures(AbstractFeatureMap):
         n_features: int,
         *,
         order: MomentOrder = "covariance",
+        targets: Sequence[int] = (),
         reach: float = 32.0,
         scaling: Scaling | None = None,
     ) -> None:
@@ -89,12 +93,24 @@ class MomentFeatures(AbstractFeatureMap):
             frac_bits=2 * bits,
         )
         self.order, self.reach = order, float(reach)
-        self._lower = np.tril_indices(d)
-        self._diagonal = np.diag_indices(d)
+        self.targets = tuple(int(t) for t in _indices("targets", targets, d))
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors of the products, after the features themselves."""
+        d = self.n_features
+        if self.order == "covariance":
+            return np.tril_indices(d)
+        return np.arange(d), np.arange(d)
 
     @override
     def describe(self) -> dict[str, Any]:
-        return {"n_features": self.n_features, "order": self.order, "reach": self.reach}
+        return {
+            "n_features": self.n_features,
+            "order": self.order,
+            "targets": list(self.targets),
+            "reach": self.reach,
+        }
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
@@ -108,7 +124,7 @@ class MomentFeatures(AbstractFeatureMap):
         x = _rounded(rows, self.scaling, self.reach, bits, first_row) * 2.0**-bits
         if self.order == "mean":
             return x
-        i, j = self._lower if self.order == "covariance" else self._diagonal
+        i, j = self._pairs
         return np.concatenate([x, x[:, i] * x[:, j]], axis=1)
 
     @override
@@ -122,7 +138,7 @@ class MomentFeatures(AbstractFeatureMap):
             )
             sums += _whole(x.sum(axis=0))
             if self.order == "covariance":
-                parts += _whole(_products(x, self._lower))
+                parts += _whole(_products(x, self._pairs))
             elif self.order == "variance":
                 parts += _whole(_squares(x))
         mean = Int128Array.from_int64(sums).shifted(bits)
@@ -164,9 +180,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
     Notes
     -----
     Ω is normalised by a power of two so that :math:`|x^\top\Omega|` never exceeds
-    ``reach``; :attr:`omega` is the matrix as used, with the target columns last. The
-    cross moments with random directions are those of rows rounded to 22 bits; means,
-    squares and targets keep 44.
+    ``reach``; :attr:`omega` is the matrix as used, with the target columns last.
 
     Examples
     --------
@@ -210,7 +224,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
         signs = np.random.default_rng(seed).integers(0, 2, (a, n_columns)) * 2.0 - 1.0
         self._signs = signs * self.importance[:, None]
         self._shrink = 2.0 ** -int(np.ceil(np.log2(max(a, 1))))
-        self._positions = np.searchsorted(self.kept, self.targets)
+        self._positions = np.searchsorted(self.kept, list(self.targets))
 
     @property
     def omega(self) -> NDArray[np.float64]:
@@ -240,20 +254,16 @@ class CrossMomentFeatures(AbstractFeatureMap):
     ) -> NDArray[np.floating]:
         bits = self.frac_bits // 2
         x = _rounded(rows, self.scaling, self.reach, bits, first_row)
-        high, _ = _halves(x[:, self.kept])
-        cross = high[:, :, None] * self._tests(high)[:, None, :] * 2.0 ** (2 * _HALF)
-        exact = x[:, self.kept, None] * x[:, None, list(self.targets)]
-        products = np.concatenate([cross, exact], axis=2).reshape(len(x), -1)
-        parts = [x * 2.0**bits, x * x, products]
+        products = x[:, self.kept, None] * self._tests(x)[:, None, :]
+        parts = [x * 2.0**bits, x * x, products.reshape(len(x), -1)]
         return np.concatenate(parts, axis=1) * 2.0**-self.frac_bits
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        bits, columns = self.frac_bits // 2, list(self.targets)
+        bits, shape = self.frac_bits // 2, self.omega.shape
         sums = np.zeros(self.n_features, np.int64)
         squares = np.zeros((3, self.n_features), np.int64)
-        crosses = np.zeros((len(self.kept), self.n_columns), np.int64)
-        exacts = np.zeros((3, len(self.kept), len(columns)), np.int64)
+        products = np.zeros((3, *shape), np.int64)
         for start, block, count in row_blocks(rows):
             x = _rounded(
                 block[:count], self.scaling, self.reach, bits, first_row + start
@@ -261,25 +271,25 @@ class CrossMomentFeatures(AbstractFeatureMap):
             sums += _whole(x.sum(axis=0))
             squares += _whole(_squares(x))
             high, low = _halves(x[:, self.kept])
-            crosses += _whole(high.T @ self._tests(high))
-            aim, rest = _halves(x[:, columns])
-            exacts += _whole(
+            aim, rest = _halves(self._tests(x))
+            products += _whole(
                 np.stack([high.T @ aim, high.T @ rest + low.T @ aim, low.T @ rest])
             )
-        none = np.zeros_like(crosses)
-        products = np.concatenate([np.stack([crosses, none, none]), exacts], axis=2)
         mean = Int128Array.from_int64(sums).shifted(bits)
         return Int128Array.concatenate(
             [mean, _join(squares), _join(products.reshape(3, -1))]
         )
 
-    def _tests(self, high: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Integer test values of integer rows: an exact product, then one rounding.
+    def _tests(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Integer test values xᵀΩ of integer rows, of at most 44 bits.
 
-        The integers are below 2**22 and the weights powers of two above 2**-12, so
-        no order of summation rounds.
+        The halves are below 2**22 and the weights powers of two above 2**-12, so no
+        order of summation rounds; what is rounded at the end is one number.
         """
-        return np.rint((high @ self._signs) * self._shrink)
+        high, low = _halves(x[:, self.kept])
+        exact = (high @ self._signs) * 2.0**_HALF + low @ self._signs
+        tests = np.rint(exact * self._shrink)
+        return np.concatenate([tests, x[:, list(self.targets)]], axis=1)
 
 
 def _input_bits(reach: float) -> int:
@@ -341,10 +351,9 @@ def _rounded(
 ) -> NDArray[np.float64]:
     """Scaled rows as integers of at most 44 bits, held exactly in float64."""
     x = rows.astype(np.float64) if scaling is None else scaling(rows)
-    outside = max(x.max(), -x.min()) > reach
-    if outside:
+    if not max(x.max(), -x.min()) <= reach:  # the negation also catches NaN
         raise RowRangeError(
-            _range_message(np.abs(x) > reach, scaling, reach, first_row)
+            _range_message(~(np.abs(x) <= reach), scaling, reach, first_row)
         )
     x *= 2.0**bits
     return np.rint(x, out=x)

@@ -7,6 +7,7 @@ run time.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from typing import final
 
@@ -21,6 +22,11 @@ from sketchlearn.features.base import BLOCK_ROWS, AbstractFeatureMap, row_blocks
 from sketchlearn.scaling import Scaling
 
 __all__ = ["AbstractTensorFeatures", "scaled_float32", "stable_columns"]
+
+if hasattr(os, "register_at_fork"):
+    # The threads of a parent do not exist in its forked child, and waiting for them
+    # would hang: a child computes with one thread.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 class AbstractTensorFeatures(AbstractFeatureMap):
@@ -53,7 +59,15 @@ class AbstractTensorFeatures(AbstractFeatureMap):
             for start, block, count in row_blocks(rows):
                 integers = self.evaluate_tensor(block, first_row + start)[:count]
                 integers.mul_(2.0**self.frac_bits).round_()
-                total += integers.sum(0, dtype=torch.float64).long()
+                block_total = integers.sum(0, dtype=torch.float64)
+                if not bool(torch.isfinite(block_total).all()):
+                    raise RowRangeError(
+                        f"a feature of rows {first_row + start} to "
+                        f"{first_row + start + count - 1} is not a number: the rows "
+                        "are too large for this map. Nothing was added. Scale them "
+                        "(scaling=Scaling.from_bounds(low, high))."
+                    )
+                total += block_total.long()
         return Int128Array.from_int64(total.numpy())
 
 

@@ -248,6 +248,11 @@ def open_rows(
     (2, 3, [2, 1])
     """
     if isinstance(data, Batches):
+        if columns is not None or encodings is not None or on_invalid != "raise":
+            raise RowsError(
+                "these rows are open already; pass columns, encodings and on_invalid "
+                "where they are opened."
+            )
         return data.of_width(n_features)
     if on_invalid not in ("raise", "drop"):
         raise RowsError(f"on_invalid must be 'raise' or 'drop'; got {on_invalid!r}.")

@@ -1,0 +1,235 @@
+r"""Audit: play the privacy game and see whether a release keeps its promise.
+
+Two datasets differ by one row, the canary. Each is released many times; half of the
+releases choose, among several statistics, the threshold that tells the datasets apart
+best, and the other half measure how well it does. With confidence :math:`1 - 10^{-6}`
+
+.. math::
+    \epsilon \ge \log\frac{\mathrm{TPR} - \delta}{\mathrm{FPR}}, \qquad
+    \mu \ge \Phi^{-1}(\mathrm{TPR}) - \Phi^{-1}(\mathrm{FPR}),
+
+the second for Gaussian noise only, and much sharper. A lower bound above the promise
+proves it broken; below, nothing is proven, but the game has found nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+
+from sketchlearn.errors import PrivacyError, PrivacyWarning
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.clipping import clipped
+from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.mechanisms import gaussian_epsilon, require_budget
+from sketchlearn.noise import discrete_gaussian
+from sketchlearn.privacy import plan_release
+from sketchlearn.sketch import Sketch, sketch_rows
+
+__all__ = [
+    "AuditReport",
+    "Releaser",
+    "audit",
+    "audit_installation",
+    "released_totals",
+]
+
+Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
+"""``releaser(rows, n)``: n releases of these rows, one per row of the result."""
+
+CONFIDENCE = 1e-8
+"""Chance of error of each bound; fewer than a hundred are computed in one audit."""
+
+
+@final
+@dataclass(frozen=True)
+class AuditReport:
+    """What the game found.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The promise under test.
+    epsilon_any : float
+        Lower bound on the true ε, whatever the noise.
+    epsilon_gaussian : float
+        Lower bound on the true ε if the noise is Gaussian.
+    statistic : str
+        What told the datasets apart best.
+    n_releases : int
+        Releases of each dataset.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_any: float
+    epsilon_gaussian: float
+    statistic: str
+    n_releases: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether no lower bound exceeds the promise."""
+        return max(self.epsilon_any, self.epsilon_gaussian) <= self.epsilon
+
+    def __str__(self) -> str:
+        verdict = "no violation found" if self.passed else "PROMISE BROKEN"
+        return (
+            f"{verdict}: promised epsilon={self.epsilon:g} at delta={self.delta:g}; "
+            f"lower bounds from {self.n_releases:,} releases of each dataset: "
+            f"{self.epsilon_any:.2f} (any noise), {self.epsilon_gaussian:.2f} "
+            f"(Gaussian noise), by the {self.statistic}"
+        )
+
+
+def audit(
+    releaser: Releaser | AbstractFeatureMap,
+    *,
+    rows: NDArray[np.floating],
+    canary: NDArray[np.floating],
+    epsilon: float,
+    delta: float,
+    n_releases: int = 20_000,
+) -> AuditReport:
+    """Play the game against a release mechanism.
+
+    Parameters
+    ----------
+    releaser : callable or AbstractFeatureMap
+        ``releaser(rows, n)`` gives n releases as the rows of an array, all that the
+        analyst sees of each; or a feature map, to audit this library's own release.
+    rows : array of shape (n, d)
+        The dataset without the canary: a handful of rows is best.
+    canary : array of shape (d,)
+        The row that is added. Choose one that moves the total as far as a row can;
+        with longer features than the bound allows, it also tests the clipping.
+    epsilon, delta : float
+        The promise.
+    n_releases : int
+        Releases of each dataset; more make the bounds sharper.
+
+    Returns
+    -------
+    AuditReport
+
+    Examples
+    --------
+    >>> import numpy as np, sketchlearn as sl
+    >>> phi = sl.clipped(sl.MomentFeatures(4, order="mean"), norm_bound=1.0)
+    >>> report = sl.audit(phi, rows=np.eye(4), canary=np.full(4, 20.0),
+    ...                   epsilon=1.0, delta=1e-5, n_releases=2000)
+    >>> report.passed
+    True
+    """
+    require_budget(epsilon, delta)
+    if isinstance(releaser, AbstractFeatureMap):
+        releaser = released_totals(releaser, epsilon=epsilon, delta=delta)
+    without = releaser(rows, n_releases)
+    with_canary = releaser(np.concatenate([rows, canary[None]]), n_releases)
+    shapes = {without.shape[:1], with_canary.shape[:1]}
+    if without.shape != with_canary.shape or without.ndim != 2:
+        raise PrivacyError("releaser(rows, n) must give n rows of equal length.")
+    if shapes != {(n_releases,)}:
+        raise PrivacyError(f"releaser(rows, n) gave other than n={n_releases} rows.")
+    best = (-np.inf, -np.inf, "nothing")
+    for name, low, high in _statistics(without, with_canary):
+        found = _bounds(low, high, delta)
+        best = max(best, (*found, name), key=lambda item: max(item[0], item[1]))
+    bounds = [max(0.0, float(value)) for value in best[:2]]
+    return AuditReport(epsilon, delta, bounds[0], bounds[1], best[2], n_releases)
+
+
+def audit_installation(epsilon: float, delta: float, n_releases: int) -> AuditReport:
+    """Audit our own release with a canary ten times as long as the bound allows."""
+    phi = clipped(MomentFeatures(8, order="mean", reach=1024.0), norm_bound=1.0)
+    return audit(
+        phi,
+        rows=np.eye(8)[:5],
+        canary=np.full(8, 10.0 / 8**0.5),
+        epsilon=epsilon,
+        delta=delta,
+        n_releases=n_releases,
+    )
+
+
+def released_totals(
+    feature_map: AbstractFeatureMap, *, epsilon: float, delta: float
+) -> Releaser:
+    """Our own release as a fast releaser: noisy totals, the count last."""
+
+    def releaser(rows: NDArray[np.floating], n: int) -> NDArray[np.float64]:
+        sketch: Sketch = sketch_rows(rows, feature_map, progress=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            plan = plan_release(sketch, epsilon=epsilon, delta=delta)
+        exact = [*sketch.total.to_ints(), sketch.count * plan.count_weight]
+        noise = discrete_gaussian(plan.sigma_int, n * len(exact))
+        # Lattice steps beyond 2**53 are rounded here; the game does not mind.
+        table = np.array(noise, np.float64).reshape(n, len(exact))
+        return np.asarray(table + np.array([float(value) for value in exact]))
+
+    return releaser
+
+
+def _statistics(
+    without: NDArray[np.float64], with_canary: NDArray[np.float64]
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
+    """Numbers that may tell the datasets apart, computed on both."""
+    half = len(without) // 2
+    direction = with_canary[:half].mean(axis=0) - without[:half].mean(axis=0)
+    yield "projection on the canary", without @ direction, with_canary @ direction
+    spread = without[:half].std(axis=0)
+    sharp = np.where(spread > 0, direction / np.maximum(spread, 1e-150) ** 2, 0.0)
+    yield "weighted projection", without @ sharp, with_canary @ sharp
+    yield "last coordinate", without[:, -1], with_canary[:, -1]
+    both = (without, with_canary)
+    if without.shape[1] > 1:
+        a, b = (table[:, 0] - table[:, 1] for table in both)
+        yield "difference of two coordinates", a, b
+        a, b = (np.log(table.var(axis=1) + 1e-300) for table in both)
+        yield "spread of the coordinates", a, b
+    a, b = (np.abs(table - table.mean(axis=0)).max(axis=1) for table in both)
+    yield "largest deviation", a, b
+
+
+def _bounds(
+    low: NDArray[np.float64], high: NDArray[np.float64], delta: float
+) -> tuple[float, float]:
+    """Lower bounds on ε from a statistic under both datasets, both directions."""
+    half = len(low) // 2
+    results = [(-np.inf, -np.inf)]
+    for sign in (1.0, -1.0):
+        for a, b in ((sign * low, sign * high), (sign * high, sign * low)):
+            for cut in _cuts(a[:half], b[:half], delta):
+                fpr = _upper(int((a[half:] > cut).sum()), len(a) - half)
+                tpr = _lower(int((b[half:] > cut).sum()), len(b) - half)
+                any_noise = log((tpr - delta) / fpr) if tpr > delta else -np.inf
+                mu = float(norm.ppf(tpr) - norm.ppf(fpr))
+                gaussian = gaussian_epsilon(mu, delta) if mu > 0 else 0.0
+                results.append((any_noise, gaussian))
+    return max(r[0] for r in results), max(r[1] for r in results)
+
+
+def _cuts(a: NDArray[np.float64], b: NDArray[np.float64], delta: float) -> list[float]:
+    """Two thresholds chosen on the first half: best ratio, and best separation."""
+    levels = np.quantile(np.concatenate([a, b]), np.linspace(0.001, 0.999, 400))
+    fpr = 1 - np.searchsorted(np.sort(a), levels, side="right") / len(a)
+    tpr = 1 - np.searchsorted(np.sort(b), levels, side="right") / len(b)
+    slack = 5 / sqrt(len(a))
+    ratio = np.log(np.maximum(tpr - slack - delta, 1e-12) / (fpr + slack**2))
+    return [float(levels[ratio.argmax()]), float(levels[(tpr - fpr).argmax()])]
+
+
+def _upper(hits: int, n: int) -> float:
+    return 1.0 if hits == n else float(beta.ppf(1 - CONFIDENCE, hits + 1, n - hits))
+
+
+def _lower(hits: int, n: int) -> float:
+    return 0.0 if hits == 0 else float(beta.ppf(CONFIDENCE, hits, n - hits + 1))

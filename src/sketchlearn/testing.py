@@ -1,0 +1,58 @@
+"""Doubles for tests of programs that use sketchlearn.
+
+Nothing made here is private: its noise comes from a seed anybody can guess. Such
+sketches say so (``statement.seeded``), have a file kind of their own, never merge
+with real ones and never touch a ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sketchlearn.privacy import (
+    CountMode,
+    Neighbours,
+    PrivateSketch,
+    draw_release,
+    plan_release,
+)
+from sketchlearn.sketch import Sketch
+
+__all__ = ["release_seeded"]
+
+
+def release_seeded(
+    sketch: Sketch,
+    seed: int,
+    *,
+    epsilon: float,
+    delta: float,
+    neighbours: Neighbours = "add_remove",
+    count: CountMode = "joint",
+    rows_per_unit: int = 1,
+    count_share: float = 0.1,
+) -> PrivateSketch:
+    """Like :func:`sketchlearn.release`, repeatable, and therefore not private.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        What to release.
+    seed : int
+        Same seed, same noise.
+    epsilon, delta, neighbours, count, rows_per_unit, count_share
+        As for :func:`sketchlearn.release`.
+    """
+    plan = plan_release(
+        sketch,
+        epsilon=epsilon,
+        delta=delta,
+        neighbours=neighbours,
+        count=count,
+        rows_per_unit=rows_per_unit,
+        count_share=count_share,
+    )
+    rng = np.random.default_rng(seed)
+    return draw_release(sketch, replace(plan, seeded=True), rng.bytes)

@@ -1,7 +1,7 @@
 """Speed of sketching against its own bare matrix product, cosine and float32 sum.
 
 1e6 x 64 float32 rows, m = 1000 Fourier features (500 frequencies). The programs take
-turns on slices of 50,000 rows in one process, five times over; a program's time is the
+turns on slices of 250,000 rows in one process, five times over; a program's time is the
 sum over slices of its best time, so that what else the machine does cancels out:
 
 * bare: X @ W, cos, sin, float32 sums, in blocks of the same size;
@@ -23,7 +23,7 @@ import torch
 from sketchlearn import FourierFeatures, MomentFeatures, clipped, sketch_rows
 from sketchlearn.features.base import BLOCK_ROWS
 
-D, M, REPEATS, SLICE = 64, 1000, 5, 50_000
+D, M, REPEATS, SLICE = 64, 1000, 5, 250_000
 
 
 def bare(rows, phi):

@@ -55,19 +55,20 @@ class AbstractTensorFeatures(AbstractFeatureMap):
         # is exact, and scaling a float32 by a power of two is exact too.
         assert BLOCK_ROWS <= 512
         total = torch.zeros(self.sketch_size, dtype=torch.int64)
+        sums = torch.zeros(self.sketch_size, dtype=torch.float64)
         with torch.no_grad():
             for start, block, count in row_blocks(rows):
                 integers = self.evaluate_tensor(block, first_row + start)[:count]
                 integers.mul_(2.0**self.frac_bits).round_()
                 block_total = integers.sum(0, dtype=torch.float64)
-                if not bool(torch.isfinite(block_total).all()):
-                    raise RowRangeError(
-                        f"a feature of rows {first_row + start} to "
-                        f"{first_row + start + count - 1} is not a number: the rows "
-                        "are too large for this map. Nothing was added. Scale them "
-                        "(scaling=Scaling.from_bounds(low, high))."
-                    )
+                sums += block_total
                 total += block_total.long()
+        if not bool(torch.isfinite(sums).all()):
+            raise RowRangeError(
+                f"a feature of rows {first_row} to {first_row + len(rows) - 1} is not "
+                "a number: some row is too large for this map. Nothing was added. "
+                "Scale the rows (scaling=Scaling.from_bounds(low, high))."
+            )
         return Int128Array.from_int64(total.numpy())
 
 
@@ -90,7 +91,7 @@ def scaled_float32(
     with np.errstate(over="ignore"):
         narrow = scaled.astype(np.float32, copy=not scaled.flags.writeable)
     limit = np.float32(2.0**60)
-    if narrow.size and not np.abs(narrow).max() <= limit:
+    if narrow.size and not max(narrow.max(), -narrow.min()) <= limit:
         inside = (np.abs(narrow) <= limit).all(axis=1)
         raise RowRangeError(
             f"row {first_row + int(np.argmin(inside))} is larger than 2**60 after "

@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 
 from sketchlearn import __version__
 from sketchlearn.errors import (
-    FeatureMapMismatch,
     PrivacyError,
     PrivacyWarning,
     TooNoisy,
 )
 from sketchlearn.exact import Int128Array
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, build_map
+from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
 from sketchlearn.ledger import Charge, Ledger
 from sketchlearn.mechanisms import gaussian_mu, require_budget
 from sketchlearn.noise import RandomBytes, discrete_gaussian, discrete_laplace
@@ -264,12 +263,7 @@ class PrivateSketch:
         """The map itself, rebuilt from the description if need be."""
         if self.source_map is not None:
             return self.source_map
-        if not self.features.text:
-            raise FeatureMapMismatch(
-                "this sketch knows its feature map only by its fingerprint. Load the "
-                "map from its own file and attach it: sketch.with_map(feature_map)."
-            )
-        return self.with_map(build_map(self.features.description)).feature_map
+        return self.with_map(self.features.build()).feature_map
 
     def with_map(self, feature_map: AbstractFeatureMap) -> PrivateSketch:
         """Attach the map this sketch was made with, after checking that it is."""

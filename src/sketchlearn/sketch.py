@@ -33,7 +33,6 @@ from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     FeatureSpec,
-    build_map,
 )
 from sketchlearn.pooling import get_pooling
 from sketchlearn.rows.batches import Batches, open_rows
@@ -123,13 +122,7 @@ class Sketch:
         """The map itself, rebuilt from the description if need be."""
         if self.source_map is not None:
             return self.source_map
-        if not self.features.text:
-            raise FeatureMapMismatch(
-                f"this sketch knows its feature map only by its fingerprint "
-                f"({self.features.fingerprint[:6]}..). Load the map from its own file "
-                "and attach it: sketch.with_map(feature_map)."
-            )
-        return self.with_map(build_map(self.features.description)).feature_map
+        return self.with_map(self.features.build()).feature_map
 
     def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
         """Attach the map this sketch was made with, after checking that it is."""

@@ -112,6 +112,16 @@ class FeatureSpec:
             return "unknown"
         return "data" if _holds_data(self.description) else "declared"
 
+    def build(self) -> AbstractFeatureMap:
+        """The map itself, rebuilt from its description."""
+        if not self.text:
+            raise FeatureMapMismatch(
+                "this sketch knows its feature map only by its fingerprint "
+                f"({self.fingerprint[:6]}..). Load the map from its own file and "
+                "attach it: sketch.with_map(feature_map)."
+            )
+        return build_map(self.description)
+
     def first_difference(self, other: FeatureSpec) -> str | None:
         """Name the first field in which two maps differ, with both values."""
         if self.fingerprint == other.fingerprint:

@@ -30,8 +30,6 @@ from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.ledger import Ledger
 from sketchlearn.mechanisms import gaussian_epsilon, gaussian_sigma
 from sketchlearn.privacy import (
-    Budget,
-    PrivacyStatement,
     PrivateSketch,
     charge_for,
     draw_release,
@@ -42,6 +40,7 @@ from sketchlearn.privacy import (
 )
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.statement import Budget, PrivacyStatement
 from sketchlearn.storage import _pack_private, dumps, load, loads, save
 from sketchlearn.testing import release_seeded
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.ledger import Ledger
     from sketchlearn.privacy import (
-        Budget,
-        PrivacyStatement,
         PrivateSketch,
         merge_disjoint,
         release,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from sketchlearn.rows.batches import open_rows
     from sketchlearn.scaling import Scaling
     from sketchlearn.sketch import Sketch, sketch_rows
+    from sketchlearn.statement import Budget, PrivacyStatement
     from sketchlearn.storage import dumps, load, loads, save
 
 __version__ = "0.1.0"
@@ -43,7 +42,7 @@ _HOMES = {
     "AbstractFeatureMap": "features.base",
     "AuditReport": "auditing",
     "BloomFeatures": "features.hashing",
-    "Budget": "privacy",
+    "Budget": "statement",
     "CompressivePCA": "estimators.pca",
     "CompressiveRidge": "estimators.ridge",
     "ConcatenatedFeatures": "features.composition",
@@ -54,7 +53,7 @@ _HOMES = {
     "Ledger": "ledger",
     "MomentFeatures": "features.moments",
     "NystromFeatures": "features.kernel",
-    "PrivacyStatement": "privacy",
+    "PrivacyStatement": "statement",
     "PrivateSketch": "privacy",
     "QuadraticFeatures": "features.quadratic",
     "Scaling": "scaling",

@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, exp, isfinite, isqrt, log2, sqrt
-from numbers import Real
-from typing import Any, Literal, final, get_args
+from math import ceil, exp, isqrt, log2, sqrt
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,144 +33,25 @@ from sketchlearn.ledger import Charge, Ledger
 from sketchlearn.mechanisms import gaussian_mu, require_budget
 from sketchlearn.noise import RandomBytes, discrete_gaussian, discrete_laplace
 from sketchlearn.sketch import Sketch
+from sketchlearn.statement import (
+    CountMode,
+    Neighbours,
+    PrivacyStatement,
+    require_modes,
+)
 
 __all__ = [
-    "Budget",
-    "CountMode",
-    "Neighbours",
-    "PrivacyStatement",
     "PrivateSketch",
+    "count_weight",
     "merge_disjoint",
     "release",
     "release_by_label",
 ]
 
-Neighbours = Literal["add_remove", "replace"]
-CountMode = Literal["joint", "laplace", "public"]
-
 COUNT_WEIGHT = 0.5
 """r of the joint count: the best trade between the count and the other numbers."""
 
 _MARGIN = Fraction(1) + Fraction(1, 2**30)
-
-
-@final
-@dataclass(frozen=True)
-class Budget:
-    """A promise: (ε, δ), with ε in [1e-6, 100] and δ in [1e-30, 0.1]."""
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        require_budget(self.epsilon, self.delta)
-
-
-@final
-@dataclass(frozen=True)
-class PrivacyStatement:
-    """What a release promises, and how it was made. Public.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The promise about one unit.
-    mu2 : float
-        What the ledger was charged: (sensitivity / noise)².
-    neighbours : str
-        ``"add_remove"``: with or without one unit; ``"replace"``: one unit changed.
-    unit : str
-        ``"record"``, or ``"group"`` of up to ``rows_per_unit`` rows.
-    rows_per_unit : int
-        Rows one unit may contribute. The caller vouches for it.
-    mechanism : str
-        How noise was made.
-    sensitivity : float
-        Largest change of the total by one unit, count included.
-    sigma_int, frac_bits : int
-        Noise in lattice steps, and the lattice.
-    count_mode : str
-        How the number of rows is treated.
-    count_weight : int
-        Lattice steps one row is worth in the joint count coordinate.
-    count_epsilon, count_std : float
-        Part of ε spent on a Laplace count, and its standard deviation.
-    feature_map : str
-        Fingerprint of the map.
-    lineage : tuple of str, or None
-        Accumulation runs inside, or None where there are too many to list.
-    library_version : str
-        Who made it.
-    seeded : bool
-        True for test doubles, whose noise is no secret.
-    """
-
-    epsilon: float
-    delta: float
-    mu2: float
-    neighbours: str
-    unit: str
-    rows_per_unit: int
-    mechanism: str
-    sensitivity: float
-    sigma_int: int
-    frac_bits: int
-    count_mode: str
-    count_weight: int
-    count_epsilon: float
-    count_std: float
-    feature_map: str
-    lineage: tuple[str, ...] | None
-    library_version: str
-    seeded: bool = False
-
-    def describe(self) -> dict[str, Any]:
-        """Plain values for a file header."""
-        return asdict(self)
-
-    @staticmethod
-    def from_description(values: Mapping[str, Any]) -> PrivacyStatement:
-        """Rebuild from :meth:`describe`, refusing unknown or missing fields."""
-        known = {field.name for field in fields(PrivacyStatement)}
-        if set(values) != known:
-            raise PrivacyError("a privacy statement has unknown or missing fields.")
-        lineage = values["lineage"]
-        runs = None if lineage is None else tuple(lineage)
-        statement = PrivacyStatement(**{**values, "lineage": runs})
-        if not statement.is_possible:
-            raise PrivacyError("a privacy statement contradicts itself.")
-        return statement
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether these values can come from a release."""
-        numbers = [self.epsilon, self.delta, self.mu2, self.sensitivity]
-        numbers += [self.count_epsilon, self.count_std]
-        whole = (self.rows_per_unit, self.sigma_int, self.frac_bits, self.count_weight)
-        if not all(type(n) is float and isfinite(n) and n >= 0 for n in numbers):
-            return False
-        if not all(type(n) is int for n in whole) or type(self.seeded) is not bool:
-            return False
-        texts = (self.mechanism, self.feature_map, self.library_version)
-        if not all(type(text) is str for text in texts):
-            return False
-        try:
-            require_budget(self.epsilon, self.delta)
-            _require_modes(self.neighbours, self.count_mode, self.rows_per_unit)
-        except PrivacyError:
-            return False
-        joint, laplace = self.count_mode == "joint", self.count_mode == "laplace"
-        if self.sigma_int < 1 or (self.count_weight > 0) != joint:
-            return False
-        if (self.count_epsilon > 0) != laplace or (self.count_std > 0) != laplace:
-            return False
-        if self.unit != ("record" if self.rows_per_unit == 1 else "group"):
-            return False
-        # The noise must be at least what the promise asks of this sensitivity.
-        mu = gaussian_mu(self.epsilon - self.count_epsilon, self.delta)
-        step = Fraction(2) ** -self.frac_bits
-        ratio = float(Fraction(self.sensitivity) / (self.sigma_int * step))
-        return 0 < ratio <= mu * (1 + 1e-9) and self.mu2 >= ratio**2 * (1 - 1e-9)
 
 
 @final
@@ -491,7 +371,7 @@ def plan_release(
 ) -> PrivacyStatement:
     """Check a release and compute its noise, without drawing or spending any."""
     require_budget(epsilon, delta)
-    _require_modes(neighbours, count, rows_per_unit)
+    require_modes(neighbours, count, rows_per_unit)
     # Plain Python numbers: NumPy's would overflow or round in what follows.
     epsilon, delta, rows_per_unit = float(epsilon), float(delta), int(rows_per_unit)
     spec = _require_releasable(sketch)
@@ -565,25 +445,6 @@ def draw_release(
         )
         count = sketch.count + shift
     return PrivateSketch(total, sketch.features, plan, count, sketch.source_map)
-
-
-def _require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
-    if neighbours not in get_args(Neighbours) or count not in get_args(CountMode):
-        raise PrivacyError(
-            f"neighbours must be one of {get_args(Neighbours)} and count one of "
-            f"{get_args(CountMode)}; got {neighbours!r} and {count!r}."
-        )
-    if count == "public" and neighbours == "add_remove":
-        raise PrivacyError(
-            'with neighbours="add_remove" the number of rows is itself private. Use '
-            'count="joint" (default), or neighbours="replace" if N is public.'
-        )
-    number = isinstance(rows_per_unit, Real) and not isinstance(rows_per_unit, bool)
-    if not number or not 1 <= rows_per_unit <= 2**20 or rows_per_unit % 1:
-        raise PrivacyError(
-            "rows_per_unit must be a whole number of at least 1; got "
-            f"{rows_per_unit!r}."
-        )
 
 
 def _require_releasable(sketch: Sketch) -> FeatureSpec:

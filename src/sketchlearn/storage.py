@@ -36,8 +36,9 @@ from sketchlearn.errors import SketchFileError, UnsavableError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, build_map
 from sketchlearn.pooling import get_pooling
-from sketchlearn.privacy import PrivacyStatement, PrivateSketch, count_weight
+from sketchlearn.privacy import PrivateSketch, count_weight
 from sketchlearn.sketch import MAX_LINEAGE, Sketch
+from sketchlearn.statement import PrivacyStatement
 
 __all__ = ["dumps", "load", "loads", "save"]
 

@@ -11,14 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sketchlearn.privacy import (
-    CountMode,
-    Neighbours,
-    PrivateSketch,
-    draw_release,
-    plan_release,
-)
+from sketchlearn.privacy import PrivateSketch, draw_release, plan_release
 from sketchlearn.sketch import Sketch
+from sketchlearn.statement import CountMode, Neighbours
 
 __all__ = ["release_seeded"]
 

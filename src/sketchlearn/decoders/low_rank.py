@@ -41,7 +41,7 @@ from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
 
-__all__ = ["Moments", "NystromDecoder", "second_moment_part"]
+__all__ = ["Moments", "NystromDecoder", "feature_numbers", "second_moment_part"]
 
 
 _SHARES = np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.0])
@@ -75,13 +75,7 @@ class Moments:
 
     def of_features(self, features: ArrayLike) -> Moments:
         """Moments of some of the features, in the order given."""
-        chosen = np.asarray(features)
-        d = len(self.mean)
-        whole = chosen.ndim == 1 and chosen.size and chosen.dtype.kind in "iu"
-        if not whole or chosen.min() < -d or chosen.max() >= d:
-            raise FeatureMapError(
-                f"features must be feature numbers below {d}; got {features!r}."
-            )
+        chosen = feature_numbers("features", features, len(self.mean))
         covariance = self.covariance[np.ix_(chosen, chosen)]
         return Moments(
             self.count,
@@ -203,6 +197,17 @@ class NystromDecoder(AbstractDecoder[Moments]):
         missed = float(np.linalg.norm(correlation @ omega - seen))
         residual = missed / max(float(np.linalg.norm(seen)), 1e-300)
         return correlation, unseen, residual
+
+
+def feature_numbers(name: str, values: ArrayLike, n_features: int) -> NDArray[Any]:
+    """Feature numbers, counted from the end if negative, as numbers from 0."""
+    found = np.asarray(values)
+    whole = found.ndim == 1 and found.size and found.dtype.kind in "iu"
+    if not whole or found.min() < -n_features or found.max() >= n_features:
+        raise FeatureMapError(
+            f"{name} must be feature numbers below {n_features}; got {values!r}."
+        )
+    return np.asarray(np.arange(n_features)[found])
 
 
 def second_moment_part(

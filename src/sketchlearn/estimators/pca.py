@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.low_rank import Moments, NystromDecoder
+from sketchlearn.decoders.low_rank import Moments, NystromDecoder, feature_numbers
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
@@ -140,7 +140,7 @@ class CompressivePCA(
         chosen = np.arange(len(moments.mean))
         if features is not None:
             moments = moments.of_features(features)
-            chosen = chosen[np.asarray(features)]
+            chosen = feature_numbers("features", features, len(chosen))
         self._decode(moments)
         self._name_features(sketch, chosen)
         self._selected = features is not None

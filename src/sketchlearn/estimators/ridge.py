@@ -15,7 +15,11 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 from typing_extensions import override
 
-from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
+from sketchlearn.decoders.low_rank import (
+    NystromDecoder,
+    feature_numbers,
+    second_moment_part,
+)
 from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
@@ -282,18 +286,13 @@ class CompressiveRidge(
         n_features: int,
     ) -> NDArray[np.int64]:
         part, _ = second_moment_part(sketch.feature_map)
-        asked = np.asarray(part.targets if targets is None else targets)
-        if targets is None and not asked.size:
+        asked = part.targets if targets is None else targets
+        if targets is None and not part.targets:
             raise FeatureMapError(
                 "this sketch was not planned with targets. Say which of its features "
                 "are the targets: fit_sketch(sketch, targets=[...])."
             )
-        whole = asked.ndim == 1 and asked.size and asked.dtype.kind in "iu"
-        if not whole or asked.min() < -n_features or asked.max() >= n_features:
-            raise FeatureMapError(
-                f"targets must be feature numbers below {n_features}; got {targets!r}."
-            )
-        found: NDArray[np.int64] = np.arange(n_features)[asked]
+        found = feature_numbers("targets", asked, n_features)
         if len(set(found.tolist())) < len(found):
             raise FeatureMapError(f"targets names a feature twice: {targets!r}.")
         return found

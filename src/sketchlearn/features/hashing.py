@@ -7,6 +7,7 @@ classical sketches: Count-Min and Count-Sketch pool by sum, a Bloom filter by ma
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -54,12 +55,15 @@ class _AbstractHashFeatures(AbstractFeatureMap):
         # The sign comes from the top bit, independent of the bucket's low bits.
         self.signs = 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
 
-    @final
-    def projection(self, signs: NDArray[np.int64]) -> sp.csr_array:
+    signed: ClassVar[bool] = False
+
+    @cached_property
+    def projection(self) -> sp.csr_array:
         """The map as a sparse matrix of shape (n_features, sketch_size)."""
         d = self.n_features
         columns = (self.buckets + self.width * np.arange(self.depth)[:, None]).ravel()
         rows = np.tile(np.arange(d), self.depth)
+        signs = self.signs if self.signed else np.ones_like(self.signs)
         values = signs.ravel().astype(np.float64)
         return sp.csr_array((values, (rows, columns)), shape=(d, self.sketch_size))
 
@@ -117,7 +121,7 @@ class CountMinFeatures(_AbstractHashFeatures):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.floating]:
-        features = rows.astype(np.float64) @ self.projection(np.ones_like(self.signs))
+        features = rows.astype(np.float64) @ self.projection
         require_in_range(features, self.value_bound, first_row)
         return np.asarray(features, np.float64)
 
@@ -136,12 +140,13 @@ class CountSketchFeatures(_AbstractHashFeatures):
     """
 
     kind: ClassVar[str] = "count-sketch"
+    signed: ClassVar[bool] = True
 
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.floating]:
-        features = rows.astype(np.float64) @ self.projection(self.signs)
+        features = rows.astype(np.float64) @ self.projection
         require_in_range(features, self.value_bound, first_row)
         return np.asarray(features, np.float64)
 
@@ -168,7 +173,7 @@ class BloomFeatures(_AbstractHashFeatures):
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.floating]:
         present = (rows != 0).astype(np.float64)
-        counts = present @ self.projection(np.ones_like(self.signs))
+        counts = present @ self.projection
         return np.minimum(np.asarray(counts, np.float64), 1.0)
 
 

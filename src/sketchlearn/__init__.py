@@ -8,6 +8,8 @@ sketchlearn costs nothing and never loads torch.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sketchlearn.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from sketchlearn.auditing import AuditReport, audit
     from sketchlearn.estimators.pca import CompressivePCA
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from sketchlearn.sketch import Sketch, sketch_rows
     from sketchlearn.statement import Budget, PrivacyStatement
     from sketchlearn.storage import dumps, load, loads, save
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "AbstractFeatureMap": "features.base",

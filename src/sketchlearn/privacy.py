@@ -21,7 +21,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn import __version__
 from sketchlearn.errors import (
     PrivacyError,
     PrivacyWarning,
@@ -39,6 +38,7 @@ from sketchlearn.statement import (
     PrivacyStatement,
     require_modes,
 )
+from sketchlearn.version import __version__
 
 __all__ = [
     "PrivateSketch",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
     from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+    from sketchlearn.features.network import NetworkFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.ledger import Ledger
     from sketchlearn.privacy import (
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
         release,
         release_by_label,
     )
+    from sketchlearn.registry import list_models, load_model
     from sketchlearn.rows.batches import open_rows
     from sketchlearn.scaling import Scaling
     from sketchlearn.sketch import Sketch, sketch_rows
+    from sketchlearn.sqnet import SQNet, SQNetSpec
     from sketchlearn.statement import Budget, PrivacyStatement
     from sketchlearn.storage import dumps, load, loads, save
 
@@ -52,16 +55,21 @@ _HOMES = {
     "FourierFeatures": "features.kernel",
     "Ledger": "ledger",
     "MomentFeatures": "features.moments",
+    "NetworkFeatures": "features.network",
     "NystromFeatures": "features.kernel",
     "PrivacyStatement": "statement",
     "PrivateSketch": "privacy",
     "QuadraticFeatures": "features.quadratic",
+    "SQNet": "sqnet",
+    "SQNetSpec": "sqnet",
     "Scaling": "scaling",
     "Sketch": "sketch",
     "audit": "auditing",
     "clipped": "features.clipping",
     "dumps": "storage",
+    "list_models": "registry",
     "load": "storage",
+    "load_model": "registry",
     "open_rows": "rows.batches",
     "loads": "storage",
     "merge_disjoint": "privacy",
@@ -85,16 +93,21 @@ __all__ = [
     "FourierFeatures",
     "Ledger",
     "MomentFeatures",
+    "NetworkFeatures",
     "NystromFeatures",
     "PrivacyStatement",
     "PrivateSketch",
     "QuadraticFeatures",
+    "SQNet",
+    "SQNetSpec",
     "Scaling",
     "Sketch",
     "audit",
     "clipped",
     "dumps",
+    "list_models",
     "load",
+    "load_model",
     "loads",
     "merge_disjoint",
     "open_rows",

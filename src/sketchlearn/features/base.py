@@ -60,6 +60,7 @@ _KINDS = {
     "bloom": "sketchlearn.features.hashing:BloomFeatures",
     "concatenated": "sketchlearn.features.composition:ConcatenatedFeatures",
     "clipped": "sketchlearn.features.clipping:ClippedFeatures",
+    "network": "sketchlearn.features.network:NetworkFeatures",
 }
 
 
@@ -383,7 +384,7 @@ def build_map(
             "pass it as feature_map=."
         )
     found = {name: (weights or {})[name] for name in stored}
-    if kind in ("concatenated", "clipped"):
+    if kind in ("concatenated", "clipped", "network"):
         fields["stored"] = found
     else:
         fields.update(found)
@@ -476,7 +477,11 @@ def _require_small(node: Any, max_bytes: int) -> None:
             pairs = d * d // 2 * m
         columns = max(m, sizes.get("depth", 1), sizes.get("n_columns", 1))
         buckets = sizes.get("width", 1) * sizes.get("depth", 1)
-        largest = 8 * max(columns * d, pairs, buckets, *sizes.values(), 1)
+        n_in, n_out = sizes.get("n_inputs", 1), sizes.get("n_outputs", 1)
+        wide = sizes.get("width", 0) if "n_inputs" in sizes else 0
+        hidden = n_in + n_out + 2 * sizes.get("depth", 0) * wide
+        layers = hidden * wide if wide else n_in * n_out
+        largest = 8 * max(columns * d, pairs, buckets, layers, *sizes.values(), 1)
         if largest > max_bytes:
             raise FeatureMapError(
                 f"this describes a feature map of about {largest} bytes. If you trust "

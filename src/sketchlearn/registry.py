@@ -1,0 +1,119 @@
+"""The registry: trained weights that come with the package, by name.
+
+Weights are files in the package with an index of their checksums; nothing is ever
+downloaded. A file that is not the one in the index is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sketchlearn.durable import write_file
+from sketchlearn.errors import SketchFileError
+from sketchlearn.weights import (
+    INDEX,
+    ModelInfo,
+    Weights,
+    packaged_weights,
+    read_index,
+    save_weights,
+)
+
+__all__ = ["ModelInfo", "add_model", "list_models", "load_card", "load_model"]
+
+_BUILDERS = {"sqnet": "sketchlearn.sqnet:SQNet"}
+"""Class by kind of weights; each has ``from_weights(weights)``."""
+
+
+def list_models() -> list[ModelInfo]:
+    """Every model of this release, by name; loads no weights.
+
+    Examples
+    --------
+    >>> all(model.size_bytes > 0 for model in list_models())
+    True
+    """
+    return list(read_index().values())
+
+
+def load_model(name: str) -> Any:
+    """A trained model of the package.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_models`.
+
+    Returns
+    -------
+    SQNet or decoder
+        By the kind of the model, in evaluation mode. It is the caller's own: the file
+        is read once per process, the model built at every call.
+    """
+    weights = packaged_weights(name)
+    if weights.kind not in _BUILDERS:
+        raise SketchFileError(
+            f"model {name!r} is of kind {weights.kind!r}; this release builds: "
+            f"{', '.join(_BUILDERS)}. Install a newer sketchlearn."
+        )
+    module, _, class_name = _BUILDERS[weights.kind].partition(":")
+    cls = getattr(importlib.import_module(module), class_name)
+    return cls.from_weights(weights)
+
+
+def load_card(name: str) -> dict[str, Any]:
+    """The model card: how a model was made, on what, and how good it is.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_models`.
+    """
+    return copy.deepcopy(dict(packaged_weights(name).card))
+
+
+def add_model(
+    name: str,
+    weights: Weights,
+    *,
+    task: str,
+    summary: str,
+    folder: str | os.PathLike[str],
+) -> ModelInfo:
+    """Put weights into a folder of models and its index, replacing the same name.
+
+    Parameters
+    ----------
+    name : str
+        What to call them.
+    weights : Weights
+        What to add.
+    task, summary : str
+        What they are for, and one sentence about them.
+    folder : path
+        The folder ``models`` of the package's sources.
+    """
+    path = Path(folder, f"{name}.safetensors")
+    save_weights(weights, path)
+    info = ModelInfo(
+        name=name,
+        task=task,
+        kind=weights.kind,
+        summary=summary,
+        file=path.name,
+        checksum=weights.digest,
+        size_bytes=path.stat().st_size,
+    )
+    index = Path(folder, INDEX)
+    entries = json.loads(index.read_text("utf-8")) if index.exists() else {}
+    fields = asdict(info)
+    entries[fields.pop("name")] = fields
+    text = json.dumps(entries, indent=2, sort_keys=True) + "\n"
+    write_file(os.path.realpath(index), text.encode())
+    return info

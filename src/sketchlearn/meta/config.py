@@ -1,0 +1,223 @@
+"""Settings of a training run, as values and as TOML files with presets.
+
+What a module or a problem does with its settings is not known here: unknown keys are
+refused where they would be used.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, final, get_args
+
+from sketchlearn.durable import open_regular
+from sketchlearn.errors import SketchlearnError
+
+__all__ = ["ConfigError", "RunConfig", "TrainConfig", "load_config", "refuse_unknown"]
+
+Optimizer = Literal["adam", "adamw", "radam"]
+Schedule = Literal["constant", "cosine", "linear"]
+
+_TABLES = ("model", "problem", "train")
+
+
+@final
+class ConfigError(SketchlearnError, ValueError):
+    """A setting is unknown or makes no sense."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How long and how fast to train; at least one of ``steps`` and ``seconds``.
+
+    Examples
+    --------
+    >>> config = TrainConfig(steps=1000, learning_rate=3e-5, warmup_steps=10)
+    >>> config.rate_at(0.5), config.optimizer
+    (3e-05, 'adam')
+    """
+
+    steps: int | None = None
+    """Stop after this many steps, counted over all resumptions."""
+
+    seconds: float | None = None
+    """Stop after this much training time, counted over all resumptions."""
+
+    optimizer: Optimizer = "adam"
+    """``"adam"``, ``"adamw"`` or ``"radam"``."""
+
+    learning_rate: float = 1e-3
+    """Largest learning rate."""
+
+    schedule: Schedule = "constant"
+    """How the rate falls from its largest value: not, along a cosine to 0, or along a
+    line to 0, at the end of ``steps`` or ``seconds``, whichever comes first."""
+
+    warmup_steps: int = 0
+    """The rate rises along a line during this many steps; any schedule."""
+
+    weight_decay: float = 0.0
+    """As the optimizer understands it: decoupled for ``"adamw"``."""
+
+    clip_norm: float | None = None
+    """Gradients of a larger L2 norm are scaled down to it."""
+
+    accumulate: int = 1
+    """Batches drawn for one step; their losses are averaged."""
+
+    ema: float | None = None
+    """Decay of a running mean of the weights, which is then validated and kept."""
+
+    validate_every: int = 100
+    """Steps between two validations."""
+
+    patience: int | None = None
+    """Stop after this many validations in a row without a better score."""
+
+    checkpoint_every_seconds: float = 120.0
+    """Time between two checkpoints; 0 writes one after each step."""
+
+    seed: int = 0
+    """Seed of all batches and of all random layers."""
+
+    def __post_init__(self) -> None:
+        if self.steps is None and self.seconds is None:
+            raise ConfigError(
+                "a training needs an end: set steps, seconds or both; got neither."
+            )
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name} must be one of {', '.join(choices)}; "
+                    f"got {getattr(self, name)!r}."
+                )
+        for name, (low, high, whole) in _RANGES.items():
+            _require_number(name, getattr(self, name), low, high, whole)
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Build from a table of a TOML file; unknown keys are refused."""
+        refuse_unknown(settings, [f.name for f in fields(cls)], "[train]")
+        return cls(**settings)
+
+    def rate_at(self, progress: float, step: int | None = None) -> float:
+        """Learning rate when a fraction ``progress`` of the run is done.
+
+        ``step`` is the number of steps done, for the warm-up.
+        """
+        shapes = {
+            "constant": 1.0,
+            "cosine": 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))),
+            "linear": 1 - min(progress, 1.0),
+        }
+        warm = 1.0
+        if step is not None and step < self.warmup_steps:
+            warm = (step + 1) / self.warmup_steps
+        return self.learning_rate * warm * shapes[self.schedule]
+
+
+_CHOICES = {"optimizer": get_args(Optimizer), "schedule": get_args(Schedule)}
+_RANGES: dict[str, tuple[float, float, bool]] = {
+    "steps": (0, math.inf, True),
+    "seconds": (0, math.inf, False),
+    "learning_rate": (0, math.inf, False),
+    "warmup_steps": (0, math.inf, True),
+    "weight_decay": (0, math.inf, False),
+    "clip_norm": (0, math.inf, False),
+    "accumulate": (1, math.inf, True),
+    "ema": (0, 1, False),
+    "validate_every": (1, math.inf, True),
+    "patience": (1, math.inf, True),
+    "checkpoint_every_seconds": (0, math.inf, False),
+    "seed": (0, 2**63 - 1, True),
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a configuration file says, for one preset."""
+
+    task: str
+    """Name in the table of :mod:`sketchlearn.meta.runs`."""
+
+    train: TrainConfig
+    """Settings of the trainer."""
+
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the module, as its task understands them."""
+
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the problem, as its task understands them."""
+
+
+def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
+    """Read one preset of a TOML file.
+
+    The file has a key ``task``, tables ``[model]``, ``[problem]`` and ``[train]`` for
+    what all presets share, and for each preset tables such as ``[cpu.train]``, whose
+    keys win over the shared ones.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file.
+    preset : str
+        Which preset, such as ``"cpu"`` or ``"paper"``.
+    """
+    name = os.fspath(path)
+    try:
+        with open_regular(name) as stream:
+            content = tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name!r} is not a TOML file: {error}.") from error
+    presets = {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, dict) and key not in _TABLES
+    }
+    if preset not in presets:
+        raise ConfigError(
+            f"{name!r} has no preset {preset!r}; "
+            f"it has: {', '.join(presets) or 'none'}."
+        )
+    refuse_unknown(content, ["task", *_TABLES, *presets], repr(name))
+    refuse_unknown(presets[preset], _TABLES, f"[{preset}]")
+    if not isinstance(content.get("task"), str):
+        raise ConfigError(f"{name!r} has no key task = '...'; name the task to train.")
+    model, problem, training = (
+        {**content.get(table, {}), **presets[preset].get(table, {})}
+        for table in _TABLES
+    )
+    return RunConfig(
+        task=content["task"],
+        model=model,
+        problem=problem,
+        train=TrainConfig.from_dict(training),
+    )
+
+
+def refuse_unknown(settings: Mapping[str, Any], known: Any, where: str) -> None:
+    """Refuse keys that nobody would read."""
+    unknown = [key for key in settings if key not in known]
+    if unknown:
+        raise ConfigError(
+            f"unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}."
+        )
+
+
+def _require_number(
+    name: str, value: Any, low: float, high: float, whole: bool
+) -> None:
+    if value is None and name in ("steps", "seconds", "clip_norm", "ema", "patience"):
+        return
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        kind = "a whole number" if whole else "a number"
+        raise ConfigError(f"{name} must be {kind}; got {value!r}.")
+    if not low <= value <= high or math.isnan(value):
+        raise ConfigError(f"{name} must lie between {low} and {high}; got {value!r}.")

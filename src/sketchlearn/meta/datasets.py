@@ -1,0 +1,286 @@
+"""Datasets to meta-learn from: whole tables, read when first used.
+
+A dataset here is an item of a collection: a name, a size and a way to read it. How
+episodes are drawn from it, and what is learned, is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, Self, final
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.datasets import fetch_openml
+
+from sketchlearn.errors import MissingFileError, RowsError
+
+__all__ = ["MetaDataset", "fetch_suite", "load_folder", "split_datasets"]
+
+Arrays = tuple[NDArray[Any], NDArray[Any] | None]
+
+LABEL = "label"
+"""Name of the class column in the files of a folder."""
+
+_STUDY = "https://www.openml.org/api/v1/json/study/{}"
+_TIMEOUT = 60.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MetaDataset:
+    """One table of a collection, read once, when its rows are first asked for.
+
+    Rows keep the 8-bit types of images and genotypes, a quarter of float32.
+
+    Examples
+    --------
+    >>> data = MetaDataset.from_arrays("two", [[1, 5], [3, 5]])
+    >>> data.take([0, 1], [1, 0]).tolist()
+    [[0.0, -1.0], [0.0, 1.0]]
+    """
+
+    name: str
+    """Name in its collection."""
+
+    n_rows: int
+    """Rows of the whole table."""
+
+    n_features: int
+    """Columns without the label."""
+
+    read: Callable[[], Arrays]
+    """Gives rows and labels; called once."""
+
+    real: bool = True
+    """False for simulated data and stand-ins."""
+
+    kind: str = ""
+    """Such as image, genotype or tabular, where the collection says so."""
+
+    @classmethod
+    def from_arrays(
+        cls, name: str, rows: Any, labels: Any = None, *, real: bool = True
+    ) -> Self:
+        """A dataset that is in memory already."""
+        table = np.asarray(rows)
+        if table.ndim != 2 or not table.size:
+            raise RowsError(
+                f"dataset {name!r} must be a table with rows and columns; "
+                f"got shape {table.shape}."
+            )
+        given = None if labels is None else np.asarray(labels)
+        n_rows, n_features = table.shape
+        return cls(name, n_rows, n_features, lambda: (table, given), real=real)
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """All rows, shape (n_rows, n_features)."""
+        return self._arrays[0]
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """Class of each row, if there are classes."""
+        return self._arrays[1]
+
+    def take(
+        self, rows: Any, columns: Any, *, standardize: bool = True
+    ) -> NDArray[np.float32]:
+        """Chosen rows and columns as float32.
+
+        Standardized columns have mean 0 and variance 1 over the whole table, as in the
+        paper's appendix on PCA; a constant column becomes 0.
+        """
+        taken = self.rows[np.asarray(rows)[:, None], np.asarray(columns)]
+        values: NDArray[np.float32] = taken.astype(np.float32)
+        if standardize:
+            mean, scale = self._moments
+            values = (values - mean[columns]) * scale[columns]
+        return values
+
+    @cached_property
+    def _arrays(self) -> Arrays:
+        rows, labels = self.read()
+        if rows.shape != (self.n_rows, self.n_features):
+            raise RowsError(
+                f"dataset {self.name!r} has shape {rows.shape}, but was announced with "
+                f"{(self.n_rows, self.n_features)}. Correct the manifest."
+            )
+        return rows, labels
+
+    @cached_property
+    def _moments(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Mean and inverse standard deviation of each column."""
+        deviation = self.rows.std(axis=0, dtype=np.float64)
+        mean = self.rows.mean(axis=0, dtype=np.float64)
+        constant = deviation <= 1e-6 * np.abs(mean)  # 0 up to float32 rounding
+        scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, deviation))
+        return mean.astype(np.float32), scale.astype(np.float32)
+
+
+def load_folder(
+    path: str | os.PathLike[str],
+    *,
+    split: Literal["train", "test"] = "train",
+    real_only: bool = False,
+) -> list[MetaDataset]:
+    """The datasets of one split of a folder of Parquet files.
+
+    The folder has a ``MANIFEST.json`` with an entry per file: ``name``, ``file``,
+    ``split``, ``rows``, ``features`` and ``real``. Each file has feature columns and
+    a column ``label``. Only the manifest is read now.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    split : {"train", "test"}
+        Which datasets. Weights must never be trained or chosen on ``"test"``.
+    real_only : bool
+        Leave out simulated data and stand-ins.
+    """
+    folder = Path(path)
+    manifest = folder / "MANIFEST.json"
+    if not manifest.is_file():
+        raise MissingFileError(
+            f"there is no {str(manifest)!r}; give a folder that has a manifest."
+        )
+    entries = json.loads(manifest.read_text(encoding="utf-8"))["datasets"]
+    found = [
+        MetaDataset(
+            name=entry["name"],
+            n_rows=entry["rows"],
+            n_features=entry["features"],
+            read=partial(_read_parquet, folder / entry["file"]),
+            real=entry["real"],
+            kind=entry.get("kind", ""),
+        )
+        for entry in entries
+        if entry["split"] == split and (entry["real"] or not real_only)
+    ]
+    if not found:
+        raise RowsError(f"{str(manifest)!r} lists no dataset of the split {split!r}.")
+    return found
+
+
+def fetch_suite(
+    suite: int | Sequence[int], *, data_home: str | os.PathLike[str] | None = None
+) -> list[MetaDataset]:
+    """Datasets of OpenML, through scikit-learn's fetcher and its cache on disk.
+
+    Categories become whole numbers, missing numbers their column's median, columns
+    without any number are left out.
+
+    Parameters
+    ----------
+    suite : int or sequence of int
+        Number of a benchmark suite (99 is OpenML-CC18), or numbers of datasets.
+    data_home : path, optional
+        Where scikit-learn keeps what it downloaded.
+    """
+    numbers = _suite_numbers(suite) if isinstance(suite, int) else list(suite)
+    home = None if data_home is None else os.fspath(data_home)
+    found = []
+    for number in numbers:
+        bunch = fetch_openml(
+            data_id=number, data_home=home, as_frame=False, parser="liac-arff"
+        )
+        rows = _without_gaps(bunch.data)
+        labels = None
+        if bunch.target is not None:
+            labels = np.unique(bunch.target, return_inverse=True)[1]
+        name = str(bunch.details["name"])
+        found.append(MetaDataset.from_arrays(name, rows, labels))
+    return found
+
+
+def split_datasets(
+    datasets: Sequence[MetaDataset],
+    held_out: float | Collection[str],
+    *,
+    seed: int = 0,
+) -> tuple[list[MetaDataset], list[MetaDataset]]:
+    """Training and held-out datasets; no dataset is in both.
+
+    Parameters
+    ----------
+    datasets : sequence of MetaDataset
+        All of them.
+    held_out : float or collection of str
+        Fraction to hold out, drawn with ``seed`` (at least one dataset), or names.
+    seed : int
+        Same seed, same split.
+
+    Examples
+    --------
+    >>> data = [MetaDataset.from_arrays(name, [[0.0]]) for name in "abcd"]
+    >>> train, rest = split_datasets(data, ["b"])
+    >>> [d.name for d in train], [d.name for d in rest]
+    (['a', 'c', 'd'], ['b'])
+    """
+    if isinstance(held_out, (int, float)):
+        if not 0 < held_out < 1 or len(datasets) < 2:
+            raise RowsError(
+                f"cannot hold out {held_out!r} of {len(datasets)} datasets; give a "
+                "fraction between 0 and 1 and at least two datasets."
+            )
+        count = min(max(1, round(held_out * len(datasets))), len(datasets) - 1)
+        drawn = np.random.default_rng(seed).permutation(len(datasets))[:count]
+        chosen = {datasets[int(index)].name for index in drawn}
+    else:
+        chosen = set(held_out)
+        missing = chosen - {data.name for data in datasets}
+        if missing:
+            raise RowsError(
+                f"cannot hold out {sorted(missing)[0]!r}: there is no such dataset."
+            )
+    training = [data for data in datasets if data.name not in chosen]
+    return training, [data for data in datasets if data.name in chosen]
+
+
+def _read_parquet(path: Path) -> Arrays:
+    if not path.is_file():
+        raise MissingFileError(
+            f"there is no file {str(path)!r}, which the manifest names; correct it."
+        )
+    table = pq.read_table(path)
+    labels = None
+    if LABEL in table.column_names:
+        labels = table[LABEL].to_numpy()
+        table = table.drop_columns([LABEL])
+    columns = [column.to_numpy() for column in table.columns]
+    kinds = {column.dtype for column in columns}
+    small = len(kinds) == 1 and next(iter(kinds)).itemsize == 1
+    kind = next(iter(kinds)) if small else np.dtype(np.float32)
+    return np.column_stack([column.astype(kind) for column in columns]), labels
+
+
+def _suite_numbers(suite: int) -> list[int]:
+    address = _STUDY.format(suite)
+    try:
+        with urllib.request.urlopen(address, timeout=_TIMEOUT) as response:
+            study = json.load(response)["study"]
+            return [int(number) for number in study["data"]["data_id"]]
+    except (urllib.error.URLError, ValueError, KeyError) as error:
+        raise RowsError(
+            f"cannot read the list of OpenML suite {suite} from {address} ({error}). "
+            "Check the number and the connection, or give the numbers of the datasets."
+        ) from error
+
+
+def _without_gaps(data: Any) -> NDArray[np.float32]:
+    """Dense float32 rows, gaps filled with the column's median."""
+    rows = np.asarray(data.toarray() if sparse.issparse(data) else data, np.float64)
+    missing = np.isnan(rows)
+    rows, missing = rows[:, ~missing.all(axis=0)], missing[:, ~missing.all(axis=0)]
+    filled = np.where(missing, np.nanmedian(rows, axis=0), rows)
+    return filled.astype(np.float32)

@@ -1,0 +1,256 @@
+"""Training without gradients: Nevergrad's NGOpt over weights and settings.
+
+One worker and a continuous space, where NGOpt is known to work; choices such as an
+activation are tried one after the other, each with its share of the budget. Use it
+for hundreds to a few thousand numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sketchlearn.errors import import_extra
+from sketchlearn.meta.config import ConfigError, TrainConfig
+from sketchlearn.meta.interrupt import catch_interrupt
+from sketchlearn.meta.problems import AbstractProblem
+
+__all__ = ["EvolveResult", "SearchSpace", "evolve"]
+
+Setting = float | str
+Configure = Callable[[nn.Module, Mapping[str, Setting]], None]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SearchSpace:
+    """Settings searched beside the weights.
+
+    Examples
+    --------
+    >>> space = SearchSpace(
+    ...     choices={"activation": ["relu", "cos"]}, log_scalars={"rate": (1e-4, 1.0)}
+    ... )
+    >>> list(space.cells())
+    [{'activation': 'relu'}, {'activation': 'cos'}]
+    >>> round(space.scalars_at([0.0])["rate"], 6)
+    0.01
+    """
+
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Alternatives by name; every combination is searched on its own."""
+
+    log_scalars: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Positive numbers by name with the range to search, on a log scale."""
+
+    weight_scale: float = 0.1
+    """Typical size of a first change of a weight."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.log_scalars.items():
+            if not 0 < low < high < math.inf:
+                raise ConfigError(
+                    f"the range of {name!r} must be 0 < low < high; got {(low, high)}."
+                )
+        empty = [name for name, values in self.choices.items() if not values]
+        if empty:
+            raise ConfigError(f"choice {empty[0]!r} has no alternatives; give some.")
+
+    def cells(self) -> Iterator[dict[str, Setting]]:
+        """Every combination of the choices."""
+        for values in itertools.product(*self.choices.values()):
+            yield dict(zip(self.choices, values, strict=True))
+
+    def scalars_at(self, point: Sequence[float] | NDArray[Any]) -> dict[str, Setting]:
+        """Log-scalars at a point of [-1, 1] each; 0 is the geometric middle."""
+        found: dict[str, Setting] = {}
+        for position, (name, (low, high)) in zip(
+            point, self.log_scalars.items(), strict=True
+        ):
+            share = (min(max(float(position), -1.0), 1.0) + 1) / 2
+            found[name] = low * (high / low) ** share
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class EvolveResult:
+    """How a search went; the module carries the best weights and settings."""
+
+    best_score: float
+    """Lowest validation score, the starting weights included."""
+
+    settings: Mapping[str, Setting]
+    """Choices and scalars that reached it."""
+
+    evaluations: int
+    """Losses evaluated, over all combinations of choices."""
+
+    seconds: float
+    """Time spent."""
+
+    history: tuple[Mapping[str, Any], ...]
+    """One record per validation."""
+
+
+def evolve(
+    model: nn.Module,
+    problem: AbstractProblem,
+    config: TrainConfig,
+    *,
+    space: SearchSpace | None = None,
+    configure: Configure | None = None,
+) -> EvolveResult:
+    r"""Search weights (and settings) that lower the loss, by evaluations alone.
+
+    Of the configuration it uses ``steps`` (evaluations), ``seconds``,
+    ``validate_every``, ``accumulate`` (batches per evaluation) and ``seed``. All
+    candidates of a search meet the same batches, so that they can be compared; which
+    candidate is kept is decided on held-out datasets. Ctrl-C ends the search with the
+    best so far.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Searched in place, from its own weights; left in evaluation mode.
+    problem : AbstractProblem
+        Where batches, losses and scores come from.
+    config : TrainConfig
+        How long; at least one of ``steps`` and ``seconds``.
+    space : SearchSpace, optional
+        Settings to search beside the weights.
+    configure : callable, optional
+        ``configure(model, settings)`` applies settings to the module; needed when
+        ``space`` has any.
+
+    Examples
+    --------
+    >>> SearchSpace().weight_scale
+    0.1
+    """
+    space = space or SearchSpace()
+    if (space.choices or space.log_scalars) and configure is None:
+        raise ConfigError("space has settings; give configure(model, settings) too.")
+    search = _Search(model, problem, config, space, configure or _configure_nothing)
+    cells = list(space.cells())
+    share = replace(
+        config,
+        steps=None if config.steps is None else max(1, config.steps // len(cells)),
+        seconds=None if config.seconds is None else config.seconds / len(cells),
+    )
+    started = time.monotonic()
+    with catch_interrupt() as asked:
+        for cell in cells:
+            search.run(cell, share, asked)
+    search.restore_best()
+    return EvolveResult(
+        best_score=search.best_score,
+        settings=search.best_settings,
+        evaluations=search.evaluations,
+        seconds=time.monotonic() - started,
+        history=tuple(search.history),
+    )
+
+
+@final
+class _Search:
+    """The searches of all cells, and the best candidate so far."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        problem: AbstractProblem,
+        config: TrainConfig,
+        space: SearchSpace,
+        configure: Configure,
+    ) -> None:
+        self.model, self.problem, self.config = model, problem, config
+        self.space, self.configure = space, configure
+        self.nevergrad = import_extra("nevergrad", "meta")
+        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self.start = nn.utils.parameters_to_vector(self.weights).detach().clone()
+        rng = np.random.default_rng(config.seed)
+        self.batches = [problem.draw(rng) for _ in range(config.accumulate)]
+        self.best_score, self.evaluations = math.inf, 0
+        self.best_settings: dict[str, Setting] = {}
+        self.best_weights: Tensor = self.start
+        self.history: list[dict[str, Any]] = []
+
+    def run(
+        self, cell: dict[str, Setting], share: TrainConfig, asked: threading.Event
+    ) -> None:
+        """Search one combination of choices, unless asked to stop."""
+        optimizer = self._optimizer(share)
+        deadline = time.monotonic() + (share.seconds or math.inf)
+        n_scalars = len(self.space.log_scalars)
+        self._judge(np.zeros(n_scalars + len(self.start)), cell)
+        for evaluation in itertools.count(1):
+            candidate = optimizer.ask()
+            optimizer.tell(candidate, self._loss(candidate.value, cell))
+            self.evaluations += 1
+            over = (
+                evaluation == share.steps
+                or time.monotonic() >= deadline
+                or asked.is_set()
+            )
+            if over or evaluation % share.validate_every == 0:
+                self._judge(optimizer.provide_recommendation().value, cell)
+            if over:
+                return
+
+    def restore_best(self) -> None:
+        """Put the best weights and settings into the module."""
+        self.configure(self.model, self.best_settings)
+        nn.utils.vector_to_parameters(self.best_weights, self.weights)
+        self.model.eval()
+
+    def _optimizer(self, share: TrainConfig) -> Any:
+        size = len(self.space.log_scalars) + len(self.start)
+        array = self.nevergrad.p.Array(init=np.zeros(size))
+        array.random_state.seed(share.seed % 2**32)
+        budget = share.steps or 10 * size
+        return self.nevergrad.optimizers.NGOpt(array, budget=budget, num_workers=1)
+
+    def _apply(
+        self, point: NDArray[np.float64], cell: dict[str, Setting]
+    ) -> dict[str, Setting]:
+        n_scalars = len(self.space.log_scalars)
+        settings = {**cell, **self.space.scalars_at(point[:n_scalars])}
+        self.configure(self.model, settings)
+        change = torch.as_tensor(point[n_scalars:], dtype=self.start.dtype)
+        moved = self.start + self.space.weight_scale * change
+        nn.utils.vector_to_parameters(moved, self.weights)
+        self.model.eval()
+        return settings
+
+    def _loss(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> float:
+        self._apply(point, cell)
+        with torch.no_grad():
+            losses = [float(self.problem.loss(self.model, b)) for b in self.batches]
+        mean = float(np.mean(losses))
+        return mean if math.isfinite(mean) else 1e30  # NGOpt needs finite losses
+
+    def _judge(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> None:
+        """Validate a candidate and keep it if it is the best."""
+        settings = self._apply(point, cell)
+        with torch.no_grad():
+            figures = self.problem.validate(self.model)
+        self.history.append({"evaluations": self.evaluations, **settings, **figures})
+        if figures["score"] < self.best_score or len(self.history) == 1:
+            self.best_score, self.best_settings = figures["score"], settings
+            vector = nn.utils.parameters_to_vector(self.weights)
+            self.best_weights = vector.detach().clone()
+
+
+def _configure_nothing(model: nn.Module, settings: Mapping[str, Setting]) -> None:
+    """For a search over weights alone."""

@@ -1,0 +1,312 @@
+"""Tasks, and the episodes a network is trained on for them.
+
+An episode draws a dataset, a support set of rows for the sketch and fresh rows for
+the loss. A new task is one small class; networks and training are not known here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self, cast, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from typing_extensions import override
+
+from sketchlearn.errors import RowsError
+from sketchlearn.meta.config import ConfigError, refuse_unknown
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.noise import simulate_release_noise
+from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+
+__all__ = [
+    "AbstractTask",
+    "EpisodeConfig",
+    "Episodes",
+    "RowProblem",
+    "SecondMomentTask",
+]
+
+
+class AbstractTask(ABC):
+    """What is to be learned from the rows of a dataset.
+
+    Rows have shape (episodes, n, n_features), predictions what the decoder gives.
+    """
+
+    @abstractmethod
+    def target(self, rows: Tensor) -> Tensor:
+        """What ``loss`` and ``metric`` compare with; may be the rows themselves."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Scalar to lower."""
+
+    @abstractmethod
+    def metric(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """What the user will measure, one figure per episode; lower is better."""
+
+
+@final
+class SecondMomentTask(AbstractTask):
+    r"""The second moment of the rows, for PCA and ridge regression.
+
+    The target is :math:`\mathrm{vec}_{LT}(R)`, :math:`R = \frac1n\sum x x^\top`, the
+    loss the mean absolute error (paper, eq. comp-pca-neural-loss), the metric the log
+    relative error of the principal components (eq. comp-pca-lre-eval-metric).
+
+    Examples
+    --------
+    >>> rows = torch.tensor([[[1.0, 2.0], [3.0, 0.0]]])
+    >>> SecondMomentTask().target(rows)
+    tensor([[5., 1., 2.]])
+    """
+
+    @override
+    def target(self, rows: Tensor) -> Tensor:
+        second_moment = rows.transpose(1, 2) @ rows / rows.shape[1]
+        i, j = torch.tril_indices(rows.shape[2], rows.shape[2])
+        return second_moment[:, i, j]
+
+    @override
+    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+        return (prediction - target).abs().mean()
+
+    @override
+    def metric(self, prediction: Tensor, target: Tensor) -> Tensor:
+        errors = []
+        for guess, truth in zip(_matrices(prediction), _matrices(target), strict=True):
+            found, reference = (
+                pca_reconstruction_error(truth, _components(matrix), len(truth))
+                for matrix in (guess, truth)
+            )
+            errors.append(log_relative_error(found, reference))
+        return torch.tensor(errors)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EpisodeConfig:
+    """How episodes are drawn."""
+
+    n_features: int
+    """Features of an episode: chosen at random among those of the dataset."""
+
+    min_rows: int = 64
+    """Fewest rows of a support set."""
+
+    max_rows: int = 1024
+    """Most rows; the number is drawn log-uniformly for each batch."""
+
+    episodes: int = 16
+    """Episodes of a batch, each of a dataset drawn anew."""
+
+    pad: bool = True
+    """Narrow datasets are padded with zeros to ``n_features``, as in the paper. With
+    False a batch is as wide as a dataset drawn for it, up to ``n_features``."""
+
+    standardize: bool = True
+    """Columns with mean 0 and variance 1 over their whole dataset."""
+
+    fresh_rows: bool = True
+    """The loss is taken on other rows than the sketch; with False on the same."""
+
+    epsilon: float | None = None
+    """Train with the noise of a release at this ε; None for no noise."""
+
+    delta: float = 1e-6
+    """δ of that release."""
+
+    norm_bound: float = 1.0
+    """S: features are clipped to this L2 norm when there is noise."""
+
+    validation_episodes: int = 2
+    """Episodes of each held-out dataset, of ``max_rows`` rows."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_features", "min_rows", "episodes", "validation_episodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"{name} must be at least 1; got {getattr(self, name)!r}."
+                )
+        if self.max_rows < self.min_rows:
+            raise ConfigError(
+                f"max_rows must be at least min_rows = {self.min_rows}; "
+                f"got {self.max_rows}."
+            )
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Build from a table of a TOML file; unknown keys are refused."""
+        refuse_unknown(settings, [f.name for f in fields(cls)], "[problem]")
+        return cls(**settings)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """A batch: rows to sketch, rows for the loss, and the seed of its noise."""
+
+    support: Tensor
+    query: Tensor
+    noise_seed: int
+
+
+class _SketchModule(Protocol):
+    """What DP-aware training asks of a module."""
+
+    def features(self, rows: Tensor) -> Tensor: ...
+
+    def decode(self, sketch: Tensor) -> Tensor: ...
+
+
+@final
+class RowProblem(AbstractProblem):
+    """A task on episodes of rows: sketch some, predict, be judged on others.
+
+    The module is called with support rows of shape (episodes, n, n_features). With
+    noise, its ``features`` are clipped and summed here and its ``decode`` gets the
+    noisy mean, so that it learns from sketches as a release shows them.
+
+    Parameters
+    ----------
+    task : AbstractTask
+        Target, loss and metric.
+    datasets : sequence of MetaDataset
+        Training datasets.
+    config : EpisodeConfig
+        How episodes are drawn.
+    held_out : sequence of MetaDataset
+        Datasets for validation, none of them a training dataset.
+    """
+
+    def __init__(
+        self,
+        task: AbstractTask,
+        datasets: Sequence[MetaDataset],
+        config: EpisodeConfig,
+        *,
+        held_out: Sequence[MetaDataset],
+    ) -> None:
+        both = {data.name for data in datasets} & {data.name for data in held_out}
+        if not datasets or not held_out or both:
+            raise RowsError(
+                "training and validation need at least one dataset each and none in "
+                f"common; got {len(datasets)} and {len(held_out)}, common: "
+                f"{', '.join(sorted(both)) or 'none'}. See split_datasets."
+            )
+        self.task, self.config = task, config
+        self.datasets, self.held_out = tuple(datasets), tuple(held_out)
+
+    @override
+    def draw(self, rng: np.random.Generator) -> Episodes:
+        config = self.config
+        low, high = np.log(config.min_rows), np.log(config.max_rows + 1)
+        n_rows = min(int(np.exp(rng.uniform(low, high))), config.max_rows)
+        pool = self.datasets
+        width = config.n_features
+        if not config.pad:
+            width = min(width, pool[rng.integers(len(pool))].n_features)
+            pool = tuple(data for data in pool if data.n_features >= width)
+        drawn = [pool[i] for i in rng.integers(len(pool), size=config.episodes)]
+        return self._episodes(drawn, n_rows, width, rng)
+
+    @override
+    def loss(self, model: nn.Module, batch: Episodes) -> Tensor:
+        return self.task.loss(
+            self._predict(model, batch), self.task.target(batch.query)
+        )
+
+    @override
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        losses, scores = [], []
+        for index, data in enumerate(self.held_out):
+            rng = np.random.default_rng([index, 2**32])
+            config = self.config
+            width = config.n_features
+            if not config.pad:
+                width = min(width, data.n_features)
+            repeated = [data] * config.validation_episodes
+            batch = self._episodes(repeated, config.max_rows, width, rng)
+            prediction = self._predict(model, batch)
+            target = self.task.target(batch.query)
+            losses.append(float(self.task.loss(prediction, target)))
+            scores.append(float(self.task.metric(prediction, target).mean()))
+        return {
+            "score": float(np.mean(scores)),
+            "validation_loss": float(np.mean(losses)),
+        }
+
+    def _episodes(
+        self,
+        datasets: Sequence[MetaDataset],
+        n_rows: int,
+        width: int,
+        rng: np.random.Generator,
+    ) -> Episodes:
+        rows = np.zeros((2, len(datasets), n_rows, width), np.float32)
+        for index, data in enumerate(datasets):
+            n_columns = min(width, data.n_features)
+            columns = rng.choice(data.n_features, n_columns, replace=False)
+            both = _two_sets(data.n_rows, n_rows, rng)
+            for part, chosen in enumerate(both):
+                rows[part, index, :, :n_columns] = data.take(
+                    chosen, columns, standardize=self.config.standardize
+                )
+        support, fresh = torch.from_numpy(rows)
+        query = fresh if self.config.fresh_rows else support
+        return Episodes(support, query, noise_seed=int(rng.integers(2**63)))
+
+    def _predict(self, model: nn.Module, batch: Episodes) -> Tensor:
+        config = self.config
+        if config.epsilon is None:
+            return cast(Tensor, model(batch.support))
+        module = cast(_SketchModule, model)
+        features = module.features(batch.support)  # (episodes, n, sketch_size)
+        norms = features.norm(dim=-1, keepdim=True)
+        bounded = features * (config.norm_bound / norms.clamp_min(config.norm_bound))
+        episodes, n_rows = batch.support.shape[:2]
+        noisy = simulate_release_noise(
+            bounded.sum(dim=1),
+            torch.full((episodes,), float(n_rows)),
+            norm_bound=config.norm_bound,
+            epsilon=config.epsilon,
+            delta=config.delta,
+            generator=torch.Generator().manual_seed(batch.noise_seed),
+        )
+        return module.decode(noisy)
+
+
+def _two_sets(
+    n_available: int, n_wanted: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers of a support and a query set that share no row.
+
+    A dataset with fewer than twice the wanted rows gives each set half of its rows,
+    repeated as often as needed. One row alone has to serve both.
+    """
+    order = rng.permutation(n_available)
+    half = max(1, min(n_wanted, n_available // 2))
+    support, query = order[:half], order[-half:]
+    return np.resize(support, n_wanted), np.resize(query, n_wanted)
+
+
+def _matrices(triangles: Tensor) -> NDArray[np.float64]:
+    """Symmetric matrices from their lower triangles."""
+    values = triangles.detach().cpu().numpy().astype(np.float64)
+    d = round((np.sqrt(8 * values.shape[1] + 1) - 1) / 2)
+    i, j = np.tril_indices(d)
+    matrices = np.zeros((len(values), d, d))
+    matrices[:, i, j] = matrices[:, j, i] = values
+    return matrices
+
+
+def _components(second_moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Eigenvectors as rows, the largest eigenvalue first."""
+    vectors: NDArray[np.float64] = np.linalg.eigh(second_moment)[1]
+    return vectors.T[::-1]

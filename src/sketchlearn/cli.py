@@ -258,6 +258,47 @@ def release(
 
 
 @main.command()
+@click.argument("config", type=click.Path())
+@click.option("--preset", default="cpu", show_default=True, help="Table of CONFIG.")
+@click.option("--data", required=True, type=click.Path(), help="Folder of datasets.")
+@click.option("--folder", type=click.Path(), help="Checkpoint and log [OUTPUT.run].")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint, if any.")
+@click.option("--start-from", type=click.Path(), help="Fine-tune this checkpoint.")
+@_OUT
+@_FORCE
+@_JSON
+def train(
+    config: str,
+    preset: str,
+    data: str,
+    folder: str | None,
+    resume: bool,
+    start_from: str | None,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Meta-learn weights as CONFIG says, on the training datasets of a folder."""
+    _require_free(output, force)
+    settings = _lazy("meta.config").load_config(config, preset)
+    done = _lazy("meta.runs").train_run(
+        settings,
+        _lazy("meta.datasets").load_folder(data, split="train"),
+        folder=folder or f"{output}.run",
+        resume=resume,
+        start_from=start_from,
+    )
+    if done.result.stopped == "interrupt":
+        steps = done.result.steps
+        click.echo(f"interrupted after {steps} steps; go on with --resume.", err=True)
+        sys.exit(130)
+    done.model.save(output, card={**done.card, "preset": preset})
+    names = ("stopped", "steps", "seconds", "best_step", "best_score", "skipped")
+    shown = {name: getattr(done.result, name) for name in names}
+    _show({"file": output, **shown}, as_json)
+
+
+@main.command()
 @click.option("--epsilon", default=1.0, show_default=True)
 @click.option("--delta", default=1e-5, show_default=True)
 @click.option("--releases", default=20_000, show_default=True, type=click.IntRange(100))

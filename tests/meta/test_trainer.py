@@ -11,7 +11,6 @@ import time
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from sketchlearn.errors import MissingExtraError, SketchFileError
@@ -281,29 +280,29 @@ def test_clipped_gradients_have_the_norm_asked_for(tmp_path):
     assert squares**0.5 / 0.1 == pytest.approx(0.01, rel=1e-3)  # (1 - beta1) gradient
 
 
-def test_fine_tuning_starts_from_weights_of_a_checkpoint_or_file(tmp_path):
+def test_fine_tuning_starts_from_a_checkpoint_or_given_weights(tmp_path):
     model = linear()
     config = TrainConfig(steps=20, learning_rate=0.1)
-    train(model, Regression(), config, folder=tmp_path / "run")
-    save_file(model.state_dict(), tmp_path / "w.safetensors")
-    sources = [
-        tmp_path / "run" / "checkpoint.pt",
-        tmp_path / "w.safetensors",
-        model.state_dict(),
-    ]
-    for source in sources:
+    train(model, Regression(), config, folder=tmp_path)
+    for source in (tmp_path / "checkpoint.pt", model.state_dict()):
         tuned = linear()
         train(tuned, Regression(), TrainConfig(steps=0), start_from=source)
         assert same(tuned.state_dict(), model.state_dict())
-    with pytest.raises(TrainingError, match="do not fit this Sequential"):
-        train(network(), Regression(), TrainConfig(steps=0), start_from=sources[1])
+        with pytest.raises(TrainingError, match="do not fit this Sequential"):
+            train(network(), Regression(), TrainConfig(steps=0), start_from=source)
 
 
-@pytest.mark.parametrize("name", ["checkpoint.pt", "w.safetensors"])
-def test_damaged_weights_are_refused(tmp_path, name):
-    (tmp_path / name).write_bytes(b"not weights at all")
-    with pytest.raises(SketchFileError, match="checkpoint"):
-        train(linear(), Regression(), TrainConfig(steps=1), start_from=tmp_path / name)
+@pytest.mark.parametrize("content", [b"not a checkpoint", b""])
+def test_a_damaged_checkpoint_is_refused(tmp_path, content):
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    with pytest.raises(SketchFileError, match="damaged or is not a checkpoint"):
+        train(linear(), Regression(), TrainConfig(steps=1), folder=tmp_path)
+
+
+def test_a_checkpoint_never_runs_code(tmp_path):
+    torch.save({"format": kill}, tmp_path / "checkpoint.pt")
+    with pytest.raises(SketchFileError, match="damaged or is not a checkpoint"):
+        train(linear(), Regression(), TrainConfig(steps=1), folder=tmp_path)
 
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path):

@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_safetensors
-from torch import Tensor
 
 from sketchlearn.durable import open_regular, write_file
 from sketchlearn.errors import SketchFileError
@@ -26,7 +23,6 @@ __all__ = [
     "CHECKPOINT_NAME",
     "RunState",
     "read_checkpoint",
-    "read_weights",
     "write_checkpoint",
 ]
 
@@ -71,22 +67,6 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise _not_a_checkpoint(name)
     return content
-
-
-def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Weights to start from: of a safetensors file, or the best of a checkpoint."""
-    name = os.fspath(path)
-    if not name.endswith(".safetensors"):
-        best: dict[str, Tensor] = read_checkpoint(path)["best"]
-        return best
-    with open_regular(name) as stream:
-        try:
-            return load_safetensors(stream.read())
-        except SafetensorError as error:
-            raise SketchFileError(
-                f"{name!r} is not a safetensors file ({error}). Give a weight file or "
-                f"the {CHECKPOINT_NAME} of a run."
-            ) from error
 
 
 def _not_a_checkpoint(name: str) -> SketchFileError:

@@ -9,19 +9,26 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, final, get_args
 
 from sketchlearn.durable import open_regular
 from sketchlearn.errors import SketchlearnError
 
-__all__ = ["ConfigError", "RunConfig", "TrainConfig", "load_config", "refuse_unknown"]
+__all__ = [
+    "ConfigError",
+    "DataConfig",
+    "RunConfig",
+    "TrainConfig",
+    "load_config",
+    "refuse_unknown",
+]
 
 Optimizer = Literal["adam", "adamw", "radam"]
 Schedule = Literal["constant", "cosine", "linear"]
 
-_TABLES = ("model", "problem", "train")
+_TABLES = ("data", "model", "problem", "train")
 
 
 @final
@@ -139,6 +146,27 @@ _RANGES: dict[str, tuple[float, float, bool]] = {
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which datasets are trained on and which are held out."""
+
+    held_out: float | Sequence[str] = 0.2
+    """Fraction of the datasets kept for validation, or their names."""
+
+    seed: int = 0
+    """Seed of that draw."""
+
+    real_only: bool = False
+    """Leave out simulated data and stand-ins."""
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Build from a table of a TOML file; unknown keys are refused."""
+        refuse_unknown(settings, [f.name for f in fields(cls)], "[data]")
+        return cls(**settings)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """What a configuration file says, for one preset."""
 
@@ -147,6 +175,9 @@ class RunConfig:
 
     train: TrainConfig
     """Settings of the trainer."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    """Training and held-out datasets."""
 
     model: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the module, as its task understands them."""
@@ -158,9 +189,9 @@ class RunConfig:
 def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
     """Read one preset of a TOML file.
 
-    The file has a key ``task``, tables ``[model]``, ``[problem]`` and ``[train]`` for
-    what all presets share, and for each preset tables such as ``[cpu.train]``, whose
-    keys win over the shared ones.
+    The file has a key ``task``, tables ``[data]``, ``[model]``, ``[problem]`` and
+    ``[train]`` for what all presets share, and for each preset tables such as
+    ``[cpu.train]``, whose keys win over the shared ones.
 
     Parameters
     ----------
@@ -189,12 +220,13 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
     refuse_unknown(presets[preset], _TABLES, f"[{preset}]")
     if not isinstance(content.get("task"), str):
         raise ConfigError(f"{name!r} has no key task = '...'; name the task to train.")
-    model, problem, training = (
+    data, model, problem, training = (
         {**content.get(table, {}), **presets[preset].get(table, {})}
         for table in _TABLES
     )
     return RunConfig(
         task=content["task"],
+        data=DataConfig.from_dict(data),
         model=model,
         problem=problem,
         train=TrainConfig.from_dict(training),

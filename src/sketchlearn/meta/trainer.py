@@ -26,7 +26,6 @@ from sketchlearn.meta.checkpoint import (
     CHECKPOINT_NAME,
     RunState,
     read_checkpoint,
-    read_weights,
     write_checkpoint,
 )
 from sketchlearn.meta.config import TrainConfig
@@ -115,8 +114,8 @@ def train(
         Go on from the checkpoint in ``folder`` if there is one. With False a folder
         that has one is refused.
     start_from : path or mapping, optional
-        Fine-tune these weights: a checkpoint, a safetensors file or a state
-        dictionary. A resumed run ignores it.
+        Fine-tune these weights: the best of a checkpoint, or a state dictionary such
+        as ``SQNet.load(path).state_dict()``. A resumed run ignores it.
 
     Examples
     --------
@@ -141,9 +140,7 @@ def train(
     if run.has_checkpoint:
         run.resume()
     elif start_from is not None:
-        if not isinstance(start_from, Mapping):
-            start_from = read_weights(start_from)
-        run.start_from(start_from)
+        run.start_from(_given_weights(start_from))
     cuda = {p.device for p in model.parameters() if p.device.type == "cuda"}
     with catch_interrupt() as asked, torch.random.fork_rng(list(cuda)):
         stopped = run.go(asked)
@@ -374,6 +371,15 @@ class _Run:
             rate=(state.step - self.first_step) / spent,
             loss=mean,
         )
+
+
+def _given_weights(
+    source: str | os.PathLike[str] | Mapping[str, Tensor],
+) -> Mapping[str, Tensor]:
+    if isinstance(source, Mapping):
+        return source
+    best: dict[str, Tensor] = read_checkpoint(source)["best"]
+    return best
 
 
 def _copy_state(model: nn.Module) -> dict[str, Tensor]:

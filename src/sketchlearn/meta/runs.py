@@ -1,0 +1,128 @@
+"""From a configuration to a trained module: the table of tasks by name.
+
+To add a task, write a function that builds its module and its problem and put it
+into ``TASKS``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from sketchlearn.meta.config import ConfigError, RunConfig
+from sketchlearn.meta.datasets import MetaDataset, split_datasets
+from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.tasks import EpisodeConfig, RowProblem, SecondMomentTask
+from sketchlearn.meta.trainer import TrainResult, train
+from sketchlearn.sqnet import SQNet, SQNetSpec
+from sketchlearn.version import __version__
+
+__all__ = ["TASKS", "Run", "TrainedRun", "build_run", "train_run"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A module, the problem it is to be trained for, and the datasets of both."""
+
+    model: nn.Module
+    problem: AbstractProblem
+    datasets: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """A trained module with the card that says how it came about."""
+
+    model: nn.Module
+    card: Mapping[str, Any]
+    result: TrainResult
+
+
+def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
+    """Module and problem of a configuration, not trained yet.
+
+    Parameters
+    ----------
+    config : RunConfig
+        As read by :func:`~sketchlearn.meta.config.load_config`.
+    datasets : sequence of MetaDataset
+        All datasets to train on and to hold out; never those of a test split.
+    """
+    if config.task not in TASKS:
+        raise ConfigError(
+            f"there is no task {config.task!r}; the tasks are: {', '.join(TASKS)}."
+        )
+    usable = [data for data in datasets if data.real or not config.data.real_only]
+    training, held_out = split_datasets(
+        usable, config.data.held_out, seed=config.data.seed
+    )
+    model, problem = TASKS[config.task](config, training, held_out)
+    names = [tuple(data.name for data in part) for part in (training, held_out)]
+    return Run(model, problem, *names)
+
+
+def train_run(
+    config: RunConfig,
+    datasets: Sequence[MetaDataset],
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    start_from: str | os.PathLike[str] | Mapping[str, Tensor] | None = None,
+) -> TrainedRun:
+    """Train what a configuration describes; arguments as for ``train``."""
+    run = build_run(config, datasets)
+    result = train(
+        run.model,
+        run.problem,
+        config.train,
+        folder=folder,
+        resume=resume,
+        start_from=start_from,
+    )
+    return TrainedRun(run.model, _card(config, run, result), result)
+
+
+def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
+    """What to know of the weights: task, data, settings, seed, time and results."""
+    score = result.best_score if math.isfinite(result.best_score) else None
+    return {
+        "task": config.task,
+        "sketchlearn": __version__,
+        "settings": asdict(config),
+        "train_datasets": list(run.datasets),
+        "held_out_datasets": list(run.held_out),
+        "steps": result.steps,
+        "seconds": round(result.seconds, 1),
+        "stopped": result.stopped,
+        "validation": {"best_step": result.best_step, "score": score},
+    }
+
+
+def _second_moment_from_rows(
+    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
+) -> tuple[nn.Module, AbstractProblem]:
+    """The paper's SQNet for PCA and ridge, trained on episodes of rows."""
+    episodes = EpisodeConfig.from_dict(config.problem)
+    if not episodes.pad:
+        raise ConfigError("an SQNet takes rows of one width; set pad = true.")
+    spec = SQNetSpec.from_dict({"n_features": episodes.n_features, **config.model})
+    problem = RowProblem(SecondMomentTask(), training, episodes, held_out=held_out)
+    return SQNet(spec, seed=config.train.seed), problem
+
+
+Builder = Callable[
+    [RunConfig, Sequence[MetaDataset], Sequence[MetaDataset]],
+    tuple[nn.Module, AbstractProblem],
+]
+
+TASKS: dict[str, Builder] = {"second-moment-from-rows": _second_moment_from_rows}
+"""Builders by the name a configuration file uses: called with the configuration, the
+training datasets and the held-out datasets."""

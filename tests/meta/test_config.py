@@ -1,0 +1,96 @@
+"""A configuration is complete, understood key by key, or refused."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from sketchlearn.errors import MissingFileError
+from sketchlearn.meta.config import ConfigError, TrainConfig, load_config
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+
+TEXT = """
+task = "median"
+[problem]
+n_features = 5
+episodes = 4
+[train]
+learning_rate = 0.5
+[cpu.train]
+steps = 10
+[paper.problem]
+episodes = 64
+[paper.train]
+steps = 2000
+learning_rate = 3e-5
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "median.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_preset_wins_over_what_all_presets_share(path):
+    cpu, paper = load_config(path, "cpu"), load_config(path, "paper")
+    assert (cpu.task, cpu.train.steps, cpu.train.learning_rate) == ("median", 10, 0.5)
+    assert cpu.problem == {"n_features": 5, "episodes": 4}
+    assert paper.train == TrainConfig(steps=2000, learning_rate=3e-5)
+    assert paper.problem == {"n_features": 5, "episodes": 64}
+    assert paper.model == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps = 10", "step = 10", "unknown key 'step' in .train.; known keys: steps"),
+        ("[cpu.train]", "[cpu.trains]", "unknown key 'trains' in .cpu."),
+        ('task = "median"', "", "has no key task"),
+        ('task = "median"', 'task = "median"\nother = 1', "unknown key 'other'"),
+        ("steps = 10", "steps = ", "is not a TOML file"),
+        ("steps = 10", "steps = 0.5", "steps must be a whole number; got 0.5"),
+        ("steps = 10", "", "set steps, seconds or both"),
+        ("= 0.5", "= -1", "learning_rate must lie between 0 and inf; got -1"),
+        ("= 0.5", "= nan", "learning_rate must lie between 0 and inf; got nan"),
+        ("steps = 10", "steps = 1\nseed = true", "seed must be a whole number"),
+        ("steps = 10", 'steps = 1\noptimizer = "sgd"', "one of adam, adamw, radam"),
+    ],
+)
+def test_what_is_not_understood_is_refused(path, old, new, message):
+    path.write_text(TEXT.replace(old, new))
+    with pytest.raises(ConfigError, match=message):
+        load_config(path, "cpu")
+
+
+def test_a_missing_preset_or_file_is_named(path):
+    with pytest.raises(ConfigError, match="no preset 'gpu'; it has: cpu, paper"):
+        load_config(path, "gpu")
+    with pytest.raises(MissingFileError):
+        load_config(path.with_name("none.toml"), "cpu")
+
+
+def test_rates_follow_their_schedule():
+    base = {"steps": 100, "learning_rate": 2.0}
+    constant = TrainConfig(**base)
+    cosine = TrainConfig(**base, schedule="cosine")
+    linear = TrainConfig(**base, schedule="linear", warmup_steps=4)
+    assert [constant.rate_at(p) for p in (0.0, 0.5, 1.0)] == [2.0, 2.0, 2.0]
+    assert cosine.rate_at(1 / 3) == pytest.approx(1.5)
+    assert cosine.rate_at(1.0) == pytest.approx(0.0)
+    assert linear.rate_at(0.25) == 1.5
+    warming = [linear.rate_at(0.0, step) for step in range(5)]
+    assert warming == [0.5, 1.0, 1.5, 2.0, 2.0]
+    assert math.isclose(linear.rate_at(2.0), 0.0)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("preset", ["cpu", "paper"])
+def test_every_shipped_configuration_has_both_presets(path, preset):
+    assert load_config(path, preset).task
+
+
+def test_there_are_configurations():
+    assert CONFIGS

@@ -1,0 +1,220 @@
+"""A collection is read lazily, standardised by column and split by whole datasets."""
+
+import gzip
+import hashlib
+import io
+import json
+import urllib.error
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.meta import datasets as module
+from sketchlearn.meta.datasets import (
+    MetaDataset,
+    fetch_suite,
+    load_folder,
+    split_datasets,
+)
+
+
+def write(folder, name, columns, **fields):
+    file = f"{fields.get('split', 'train')}-{name}.parquet"
+    pq.write_table(pa.table(columns), folder / file)
+    n_rows = len(columns["label"])
+    return {
+        "name": name, "file": file, "split": "train", "real": True,
+        "rows": n_rows, "features": len(columns) - 1, **fields,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pixels = {name: np.array([0, 255], np.uint8) for name in ("f0", "f1", "f2")}
+    mixed = {"f0": np.array([1, 2, 300], np.int16), "f1": np.float32([0.5, 1, 2])}
+    label = {"label": np.array([1, 0])}
+    entries = [
+        write(tmp_path, "pixels", {**pixels, **label}),
+        write(tmp_path, "mixed", {**mixed, "label": [0, 0, 1]}, real=False),
+        write(tmp_path, "secret", {**pixels, **label}, split="test"),
+    ]
+    (tmp_path / "MANIFEST.json").write_text(json.dumps({"datasets": entries}))
+    return tmp_path
+
+
+def test_a_folder_gives_the_datasets_of_one_split(folder):
+    found = load_folder(folder)
+    assert [data.name for data in found] == ["pixels", "mixed"]
+    assert [data.name for data in load_folder(folder, split="test")] == ["secret"]
+    assert [data.name for data in load_folder(folder, real_only=True)] == ["pixels"]
+    pixels, mixed = found
+    assert pixels.rows.dtype == np.uint8
+    assert mixed.rows.tolist() == [[1, 0.5], [2, 1], [300, 2]]
+    assert mixed.rows.dtype == np.float32
+    assert pixels.labels.tolist() == [1, 0]
+
+
+def test_files_are_read_when_rows_are_asked_for_and_once(folder, monkeypatch):
+    seen = []
+    real = pq.read_table
+    monkeypatch.setattr(pq, "read_table", lambda path: seen.append(path) or real(path))
+    pixels = load_folder(folder)[0]
+    assert (pixels.n_rows, pixels.n_features, seen) == (2, 3, [])
+    assert pixels.rows is pixels.rows
+    assert len(seen) == 1
+
+
+def test_what_is_missing_or_wrong_is_named(folder):
+    with pytest.raises(MissingFileError, match=r"MANIFEST\.json"):
+        load_folder(folder / "none")
+    (folder / "train-mixed.parquet").unlink()
+    with pytest.raises(MissingFileError, match=r"mixed\.parquet"):
+        _ = load_folder(folder)[1].rows
+    text = (folder / "MANIFEST.json").read_text()
+    (folder / "MANIFEST.json").write_text(text.replace('"rows": 2', '"rows": 7'))
+    with pytest.raises(RowsError, match=r"'pixels' has shape \(2, 3\)"):
+        _ = load_folder(folder)[0].rows
+    (folder / "MANIFEST.json").write_text('{"datasets": []}')
+    with pytest.raises(RowsError, match="no dataset of the split 'train'"):
+        load_folder(folder)
+    with pytest.raises(RowsError, match=r"got shape \(3,\)"):
+        MetaDataset.from_arrays("flat", [1, 2, 3])
+
+
+def test_taken_columns_have_the_moments_of_the_whole_table():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 255, size=(500, 4)).astype(np.uint8)
+    rows[:, 2] = 7
+    data = MetaDataset.from_arrays("a", rows)
+    taken = data.take(np.arange(500), [3, 2, 0])
+    expected = rows[:, [3, 2, 0]].astype(np.float64)
+    expected -= expected.mean(axis=0)
+    expected[:, [0, 2]] /= expected[:, [0, 2]].std(axis=0)
+    assert taken.dtype == np.float32
+    assert np.allclose(taken, expected, atol=1e-5)
+    plain = data.take([1, 0], [0], standardize=False)
+    assert plain.tolist() == rows[[1, 0], :1].tolist()
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6 + 0.1, -3e-9])
+def test_a_constant_column_becomes_zero(value):
+    data = MetaDataset.from_arrays("a", np.full((1000, 1), value, np.float32))
+    assert np.abs(data.take([0, 1], [0])).max() < 1e-6
+
+
+def test_a_split_holds_out_whole_datasets():
+    all_sets = [MetaDataset.from_arrays(str(n), [[n]]) for n in range(10)]
+    train, rest = split_datasets(all_sets, 0.3, seed=1)
+    names = [{data.name for data in part} for part in (train, rest)]
+    assert len(rest) == 3
+    assert names[0] | names[1] == {str(n) for n in range(10)}
+    assert not names[0] & names[1]
+    assert [d.name for d in split_datasets(all_sets, 0.3, seed=1)[1]] == [
+        d.name for d in rest
+    ]
+    splits = {
+        tuple(d.name for d in split_datasets(all_sets, 0.3, seed=seed)[1])
+        for seed in range(5)
+    }
+    assert len(splits) > 1
+    assert len(split_datasets(all_sets[:2], 0.01)[1]) == 1
+    assert len(split_datasets(all_sets[:2], 0.99)[0]) == 1
+
+
+@pytest.mark.parametrize("held_out", [0.0, 1.0, 2, ["nothing"]])
+def test_a_split_that_makes_no_sense_is_refused(held_out):
+    with pytest.raises(RowsError, match="cannot hold out"):
+        split_datasets([MetaDataset.from_arrays(n, [[0]]) for n in "ab"], held_out)
+
+
+ARFF = b"""@RELATION tiny
+@ATTRIBUTE size NUMERIC
+@ATTRIBUTE empty NUMERIC
+@ATTRIBUTE colour {red, blue}
+@ATTRIBUTE class {yes, no}
+@DATA
+1,?,blue,yes
+?,?,red,no
+4,?,red,no
+"""
+
+STUDY = {"study": {"id": "99", "alias": "tiny-suite", "data": {"data_id": ["61"]}}}
+
+DESCRIPTION = {
+    "data_set_description": {
+        "id": "61", "name": "tiny", "version": "1", "format": "ARFF",
+        "url": "https://www.openml.org/data/v1/download/5/tiny.arff", "file_id": "5",
+        "default_target_attribute": "class", "status": "active",
+        "description": "by hand", "md5_checksum": hashlib.md5(ARFF).hexdigest(),
+    }
+}  # fmt: skip
+
+COLUMNS = [("size", "numeric"), ("empty", "numeric"), ("colour", "nominal"),
+           ("class", "nominal")]  # fmt: skip
+FEATURES = {
+    "data_features": {
+        "feature": [
+            {
+                "index": str(index), "name": name, "data_type": kind,
+                "is_target": str(name == "class").lower(), "is_ignore": "false",
+                "is_row_identifier": "false", "number_of_missing_values": "0",
+            }
+            for index, (name, kind) in enumerate(COLUMNS)
+        ]
+    }
+}  # fmt: skip
+QUALITIES = {
+    "data_qualities": {"quality": [{"name": "NumberOfInstances", "value": "3.0"}]}
+}
+
+
+class Response(io.BytesIO):
+    """What urlopen gives back."""
+
+    def __init__(self, data, packed):
+        super().__init__(gzip.compress(data) if packed else data)
+        self.headers = {"Content-Encoding": "gzip"} if packed else {}
+
+    def info(self):
+        return self.headers
+
+
+def answer(request, *args, **options):
+    address = getattr(request, "full_url", request)
+    texts = {
+        "json/study/": STUDY,
+        "data/features/": FEATURES,
+        "data/qualities/": QUALITIES,
+        "json/data/61": DESCRIPTION,
+    }
+    for part, content in texts.items():
+        if part in address:
+            return Response(json.dumps(content).encode(), packed="study" not in part)
+    assert "tiny.arff" in address, address
+    return Response(ARFF, packed=True)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    monkeypatch.setattr("sklearn.datasets._openml.urlopen", answer)
+    monkeypatch.setattr(module.urllib.request, "urlopen", answer)
+
+
+@pytest.mark.parametrize("suite", [99, [61]])
+def test_a_suite_is_fetched_by_number(suite, recorded, tmp_path):
+    (tiny,) = fetch_suite(suite, data_home=tmp_path)
+    assert (tiny.name, tiny.real) == ("tiny", True)
+    assert tiny.rows.tolist() == [[1, 1], [2.5, 0], [4, 0]]  # the gap is the median
+    assert tiny.labels.tolist() == [1, 0, 0]
+
+
+def test_a_suite_that_cannot_be_read_is_an_error_that_helps(monkeypatch):
+    def unreachable(address, timeout):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(module.urllib.request, "urlopen", unreachable)
+    with pytest.raises(RowsError, match="OpenML suite 99 .*no network"):
+        fetch_suite(99)

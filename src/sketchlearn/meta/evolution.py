@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -26,6 +27,9 @@ from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
 
 __all__ = ["EvolveResult", "SearchSpace", "evolve"]
+
+_WORST = 1e20
+"""What NGOpt is told of a loss that is not finite; it warns of larger numbers."""
 
 Setting = float | str
 Configure = Callable[[nn.Module, Mapping[str, Setting]], None]
@@ -149,7 +153,7 @@ def evolve(
         seconds=None if config.seconds is None else config.seconds / len(cells),
     )
     started = time.monotonic()
-    with catch_interrupt() as asked:
+    with catch_interrupt() as asked, _forgiving_surrogate():
         for cell in cells:
             search.run(cell, share, asked)
     search.restore_best()
@@ -238,7 +242,7 @@ class _Search:
         with torch.no_grad():
             losses = [float(self.problem.loss(self.model, b)) for b in self.batches]
         mean = float(np.mean(losses))
-        return mean if math.isfinite(mean) else 1e30  # NGOpt needs finite losses
+        return mean if math.isfinite(mean) else _WORST
 
     def _judge(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> None:
         """Validate a candidate and keep it if it is the best."""
@@ -254,3 +258,27 @@ class _Search:
 
 def _configure_nothing(model: nn.Module, settings: Mapping[str, Setting]) -> None:
     """For a search over weights alone."""
+
+
+@contextmanager
+def _forgiving_surrogate() -> Iterator[None]:
+    """Let NGOpt go on without its surrogate model where that does not work.
+
+    In nevergrad 1.0.12 the model, used once there are more evaluations than about half
+    the squared dimension, raises a TypeError with NumPy 2.4. NGOpt has a way to go on
+    without a model, but only knows its own error.
+    """
+    library = import_extra("nevergrad.optimization.optimizerlib", "meta")
+    learn = library.learn_on_k_best
+
+    def learn_or_give_up(*arguments: Any) -> Any:
+        try:
+            return learn(*arguments)
+        except TypeError as error:
+            raise library.MetaModelFailure(str(error)) from error
+
+    library.learn_on_k_best = learn_or_give_up
+    try:
+        yield
+    finally:
+        library.learn_on_k_best = learn

@@ -1,0 +1,151 @@
+"""A configuration file and a folder of datasets become a weight file with a card."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from click.testing import CliRunner
+
+from sketchlearn.cli import main
+from sketchlearn.meta import tasks
+from sketchlearn.meta.config import ConfigError, load_config
+from sketchlearn.meta.datasets import load_folder
+from sketchlearn.meta.runs import build_run, train_run
+from sketchlearn.sqnet import SQNet
+from sketchlearn.weights import load_weights
+
+TEXT = """
+task = "second-moment-from-rows"
+[data]
+held_out = ["d"]
+[model]
+inputs = "outer"
+output = "symmetric"
+decoder = { head = "tanh" }
+[cpu.model]
+sketch_size = 4
+[cpu.problem]
+n_features = 3
+episodes = 2
+min_rows = 8
+max_rows = 16
+[cpu.train]
+steps = 6
+validate_every = 2
+checkpoint_every_seconds = 0
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    entries = []
+    for name in "abcd":
+        rows = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4))
+        columns = {f"f{i}": rows[:, i].astype(np.float32) for i in range(4)}
+        pq.write_table(pa.table({**columns, "label": [0] * 50}), tmp_path / name)
+        entries.append(
+            {
+                "name": name, "file": name, "split": "train", "real": name != "a",
+                "rows": 50, "features": 4,
+            }
+        )  # fmt: skip
+    (tmp_path / "MANIFEST.json").write_text(json.dumps({"datasets": entries}))
+    (tmp_path / "pca.toml").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["train", *arguments])
+
+
+ARGUMENTS = ("pca.toml", "--data", ".", "-o", "pca.safetensors")
+
+
+def test_the_command_writes_weights_with_their_card(folder):
+    done = run(*ARGUMENTS, "--json")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.stdout)
+    assert (shown["stopped"], shown["steps"]) == ("steps", 6)
+    weights = load_weights("pca.safetensors")
+    assert weights.card["train_datasets"] == ["a", "b", "c"]
+    assert weights.card["held_out_datasets"] == ["d"]
+    assert weights.card["settings"]["train"]["steps"] == 6
+    assert weights.card["validation"]["score"] == shown["best_score"]
+    assert weights.card["preset"] == "cpu"
+    config = load_config("pca.toml", "cpu")
+    expected = train_run(config, load_folder(".")).model.state_dict()
+    found = SQNet.load("pca.safetensors").state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert (folder / "pca.safetensors.run" / "log.jsonl").exists()
+
+
+def test_an_interrupted_command_is_resumed_to_the_same_weights(folder, monkeypatch):
+    assert run(*ARGUMENTS).exit_code == 0
+    whole = load_weights("pca.safetensors").tensors
+    loss = tasks.RowProblem.loss
+    calls = []
+
+    def interrupted(self, model, batch):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, model, batch)
+
+    monkeypatch.setattr(tasks.RowProblem, "loss", interrupted)
+    again = ("pca.toml", "--data", ".", "-o", "again.safetensors")
+    stopped = run(*again)
+    assert stopped.exit_code == 130
+    assert "interrupted after 3 steps; go on with --resume" in stopped.stderr
+    assert not (folder / "again.safetensors").exists()
+    refused = run(*again)
+    assert refused.exit_code == 1
+    assert "resume it, or choose another folder" in refused.stderr
+    assert run(*again, "--resume").exit_code == 0
+    found = load_weights("again.safetensors").tensors
+    assert all(np.array_equal(found[name], whole[name]) for name in whole)
+
+
+def test_fine_tuning_starts_where_another_run_ended(folder):
+    run(*ARGUMENTS)
+    (folder / "pca.toml").write_text(TEXT.replace("steps = 6", "steps = 0"))
+    checkpoint = "pca.safetensors.run/checkpoint.pt"
+    tuned = ("pca.toml", "--data", ".", "-o", "t.safetensors")
+    assert run(*tuned, "--start-from", checkpoint).exit_code == 0
+    one, two = (load_weights(f"{name}.safetensors").tensors for name in ("pca", "t"))
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_an_existing_output_and_a_wrong_configuration_are_refused(folder):
+    (folder / "pca.safetensors").write_text("mine")
+    assert run(*ARGUMENTS).exit_code == 1
+    assert (folder / "pca.safetensors").read_text() == "mine"
+    assert run(*ARGUMENTS, "--force", "--preset", "gpu").exit_code == 1
+    assert not (folder / "pca.safetensors.run").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("second-moment-from-rows", "k-medians", "no task 'k-medians'; the tasks are"),
+        ("n_features = 3", "n_features = 3\npad = false", "set pad = true"),
+        ("held_out =", "hold_out =", "unknown key 'hold_out' in .data."),
+        ("n_features = 3", "features = 3", "unknown key 'features' in .problem."),
+    ],
+)
+def test_what_a_task_does_not_understand_is_refused(folder, old, new, message):
+    (folder / "pca.toml").write_text(TEXT.replace(old, new))
+    with pytest.raises(ConfigError, match=message):
+        build_run(load_config("pca.toml", "cpu"), load_folder("."))
+
+
+def test_simulated_datasets_can_be_left_out(folder):
+    (folder / "pca.toml").write_text(TEXT.replace("[data]", "[data]\nreal_only = true"))
+    made = build_run(load_config("pca.toml", "cpu"), load_folder("."))
+    assert made.datasets == ("b", "c")

@@ -40,7 +40,7 @@ Head = Literal["tanh", "sigmoid"]
 
 Spec = TypeVar("Spec")
 
-_GELU_SLOPE = 1.1289
+_GELU_SLOPE = 1.12891
 """The steepest slope of the GELU, at the square root of 2, rounded up."""
 
 _COUNTER = "num_batches_tracked"

@@ -1,0 +1,176 @@
+"""Models of the package are found by name, checked, and enough to decode a sketch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sketchlearn as sl
+from sketchlearn import weights as weights_module
+from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
+from sketchlearn.registry import add_model, list_models, load_card, load_model
+from sketchlearn.sqnet import SQNet, SQNetSpec
+from sketchlearn.weights import Weights, packaged_weights
+
+ROWS = np.random.default_rng(0).normal(size=(50, 3))
+SPEC = SQNetSpec(3, 8, feature={"head": "tanh"})
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of models with one SQNet in it, in the place of the package's."""
+    net = SQNet(SPEC, seed=5)
+    add_model(
+        "tiny",
+        net.to_weights({"seed": 5, "data": ["a", "b"]}),
+        task="frequency",
+        summary="Three features, eight numbers.",
+        folder=tmp_path,
+    )
+    monkeypatch.setattr(weights_module, "MODELS", tmp_path)
+    weights_module._read_packaged.cache_clear()
+    yield tmp_path
+    weights_module._read_packaged.cache_clear()
+
+
+def test_models_are_listed_with_what_they_are(folder):
+    (model,) = list_models()
+    file = folder / "tiny.safetensors"
+    assert (model.name, model.task, model.kind) == ("tiny", "frequency", "sqnet")
+    assert model.size_bytes == len(file.read_bytes())
+    assert model.summary.startswith("Three")
+
+
+def test_a_model_is_loaded_by_name_in_evaluation_mode(folder):
+    net = load_model("tiny")
+    rows = torch.from_numpy(ROWS).float()
+    assert torch.equal(net(rows), SQNet(SPEC, seed=5)(rows))
+    assert not net.training
+
+
+def test_every_caller_gets_a_model_of_its_own(folder):
+    with torch.no_grad():
+        load_model("tiny").decoder_network.layers.last.bias.add_(1.0)
+    rows = torch.from_numpy(ROWS).float()
+    assert torch.equal(load_model("tiny")(rows), SQNet(SPEC, seed=5)(rows))
+
+
+def test_the_card_is_in_the_file_and_nobody_can_change_it(folder):
+    load_card("tiny")["data"].append("c")
+    assert load_card("tiny") == {"seed": 5, "data": ["a", "b"]}
+
+
+def test_the_file_is_read_once(folder):
+    first = packaged_weights("tiny")
+    (folder / "tiny.safetensors").unlink()
+    assert packaged_weights("tiny") is first
+    assert first.model == "tiny"
+
+
+def test_an_unknown_name_lists_the_known_ones(folder):
+    with pytest.raises(MissingFileError, match=r"no model 'huge' .* It has: tiny"):
+        load_model("huge")
+
+
+def test_a_changed_file_is_refused(folder):
+    other = SQNet(SPEC, seed=6)
+    other.save(folder / "tiny.safetensors")
+    with pytest.raises(SketchFileError, match=r"model 'tiny' .* damaged or changed"):
+        load_model("tiny")
+
+
+def test_a_missing_file_says_so(folder):
+    (folder / "tiny.safetensors").unlink()
+    with pytest.raises(MissingFileError, match="installation is incomplete"):
+        load_model("tiny")
+
+
+def test_weights_of_a_kind_nobody_builds_are_refused(folder):
+    odd = Weights("abacus", {}, {})
+    add_model("odd", odd, task="pca", summary="Beads.", folder=folder)
+    assert [model.name for model in list_models()] == ["odd", "tiny"]
+    with pytest.raises(SketchFileError, match="of kind 'abacus'"):
+        load_model("odd")
+
+
+def test_a_sketch_file_is_enough_to_decode(folder, tmp_path):
+    net = load_model("tiny")
+    sl.save(sl.sketch_rows(ROWS, net.feature_map()), tmp_path / "a.sketch")
+    sketch = sl.load(tmp_path / "a.sketch")
+    assert sketch.feature_map == net.feature_map()
+    description = sketch.features.description
+    assert description["model"]["name"] == "tiny"
+    assert description["stored"] == []
+    params = load_model("tiny").decoder().decode(sketch).params
+    expected = net(torch.from_numpy(ROWS).float()).detach().numpy()
+    assert np.abs(params - expected).max() < 1e-5
+
+
+def test_clipped_maps_of_models_need_no_other_file_either(folder):
+    phi = sl.clipped(load_model("tiny").feature_map(), norm_bound=1.0)
+    sketch = sl.loads(sl.dumps(sl.sketch_rows(ROWS, phi)))
+    assert sketch.feature_map == phi
+    assert sl.loads(sl.dumps(phi)) == phi
+
+
+def test_a_fine_tuned_model_is_no_longer_the_one_of_the_package(folder):
+    net = load_model("tiny")
+    packaged = net.feature_map()
+    with torch.no_grad():
+        net.feature_network.layers.last.bias.add_(0.5)
+    tuned = net.feature_map()
+    assert tuned.model is None
+    assert tuned.stored_weights
+    assert packaged.model.name == "tiny"
+    with pytest.raises(sl.errors.FeatureMapMismatch):
+        _ = sl.sketch_rows(ROWS, tuned) + sl.sketch_rows(ROWS, packaged)
+
+
+def test_a_sketch_of_another_version_of_a_model_is_not_guessed(folder):
+    data = sl.dumps(sl.sketch_rows(ROWS, load_model("tiny").feature_map()))
+    newer = SQNet(SPEC, seed=7).to_weights()
+    add_model("tiny", newer, task="frequency", summary="Newer.", folder=folder)
+    sketch = sl.loads(data)  # merging and subtracting need no weights
+    assert (sketch + sketch).count == 100
+    with pytest.raises(SketchFileError, match="Install the release"):
+        _ = sketch.feature_map
+
+
+def test_weights_without_a_sketch_network_make_no_map(folder):
+    add_model("bare", Weights("abacus", {}, {}), task="x", summary="x", folder=folder)
+    description = load_model("tiny").feature_map().description
+    model = {"name": "bare", "checksum": packaged_weights("bare").digest}
+    with pytest.raises(FeatureMapError):
+        sl.features.base.build_map({**description, "model": model})
+
+
+def test_the_models_of_this_release_are_what_their_index_says():
+    for model in list_models():
+        weights = packaged_weights(model.name)
+        assert weights.digest == model.checksum
+        assert weights.kind == model.kind
+        assert load_model(model.name) is not None
+        assert load_card(model.name)
+
+
+def test_the_index_is_written_in_one_way(folder):
+    text = (folder / "models.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
+
+
+def test_listing_never_loads_torch():
+    code = (
+        "import sys, sketchlearn as sl; sl.list_models(); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_the_index_comes_with_the_package():
+    assert Path(str(weights_module.MODELS), "models.json").is_file()

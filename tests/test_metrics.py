@@ -1,12 +1,28 @@
 """Errors are what the paper's tables compute."""
 
-import numpy as np
+from math import exp
 
+import numpy as np
+import pytest
+
+from sketchlearn.errors import FeatureMapError
 from sketchlearn.metrics import (
+    generalization_bound,
     log_relative_error,
     pca_reconstruction_error,
+    ridge_log_relative_error,
     ridge_mean_squared_error,
+    uniform_stability,
 )
+
+CONSTANTS = {
+    "feature_bound": 1.5,
+    "decoder_lipschitz": 2.0,
+    "loss_lipschitz": 0.5,
+    "loss_bound": 3.0,
+    "n_rows": 200,
+    "delta": 0.1,
+}
 
 
 def test_reconstruction_error_agrees_with_projecting_the_rows():
@@ -43,3 +59,83 @@ def test_mean_squared_error_takes_several_targets():
     rows, coef = np.eye(2), np.array([[1.0, 0.0], [0.0, 1.0]])
     assert ridge_mean_squared_error(rows, np.eye(2), coef) == 0
     assert ridge_mean_squared_error(rows, np.eye(2), coef, np.array([1.0, 1.0])) == 1
+
+
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_ridge_from_moments_is_ridge_on_the_rows(n_targets):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))
+    moment, other = rows.T @ rows / 300, np.cov(rng.normal(size=(6, 30)))
+    errors = []
+    for R in (other, moment):
+        among = R[n_targets:, n_targets:]
+        penalty = np.sqrt((among**2).sum()) * np.eye(6 - n_targets)
+        coef = np.linalg.solve(among + penalty, R[n_targets:, :n_targets]).T
+        features, targets = rows[:, n_targets:], rows[:, :n_targets]
+        errors.append(ridge_mean_squared_error(features, targets, coef))
+
+    found = ridge_log_relative_error(moment, other, n_targets)
+
+    assert np.isclose(found, log_relative_error(*errors))
+    assert ridge_log_relative_error(moment, moment, n_targets) == 0
+
+
+def test_ridge_of_one_feature_is_solved_by_hand():
+    # R22 = 2 and lambda = 2: theta = 1/4, error 1 - 2/4 + 2/16; from the estimate 0.
+    moment, blind = np.array([[1.0, 1.0], [1.0, 2.0]]), np.eye(2)
+    found = ridge_log_relative_error(moment, blind)
+    assert np.isclose(found, np.log(1 / 0.625))
+
+
+def test_ridge_on_nothing_but_constants_predicts_zero():
+    moment = np.diag([4.0, 0.0, 0.0])
+    assert ridge_log_relative_error(moment, np.diag([1.0, 0.0, 0.0])) == 0
+
+
+def test_the_bound_is_solved_by_hand():
+    # beta = 2 * 1.5 * 2 * 0.5 / 200 = 0.015; ln(1/delta) = 4, so the root is 0.1.
+    bound = generalization_bound(**{**CONSTANTS, "delta": exp(-4)})
+    assert np.isclose(bound, 2 * 0.015 + (4 * 3 + 3) * 0.1)
+
+
+def test_the_stability_is_reached_by_a_mean_and_half_of_it_is_not_enough():
+    n_rows = 50
+    rows = np.full(n_rows, -1.0)
+    rows[0] = 1.0
+    moved = abs(np.mean(rows) - np.mean(rows[1:]))
+    stability = uniform_stability(
+        feature_bound=1.0, decoder_lipschitz=1.0, loss_lipschitz=1.0, n_rows=n_rows
+    )
+    assert np.isclose(moved, stability)
+
+
+@pytest.mark.parametrize(
+    "name", ["feature_bound", "decoder_lipschitz", "loss_lipschitz", "loss_bound"]
+)
+def test_the_bound_grows_with_every_constant(name):
+    larger = {**CONSTANTS, name: 2 * CONSTANTS[name]}
+    assert generalization_bound(**larger) > generalization_bound(**CONSTANTS)
+
+
+def test_the_bound_falls_with_rows_and_with_the_risk_taken():
+    bound = generalization_bound(**CONSTANTS)
+    assert generalization_bound(**{**CONSTANTS, "n_rows": 201}) < bound
+    assert generalization_bound(**{**CONSTANTS, "delta": 0.2}) < bound
+    many = generalization_bound(**{**CONSTANTS, "n_rows": 10**12})
+    assert many < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delta", 0.0),
+        ("delta", 1.0),
+        ("n_rows", 0),
+        ("feature_bound", -1.0),
+        ("decoder_lipschitz", float("nan")),
+        ("loss_bound", -0.1),
+    ],
+)
+def test_constants_that_cannot_be_are_refused_by_name(name, value):
+    with pytest.raises(FeatureMapError, match=name):
+        generalization_bound(**{**CONSTANTS, name: value})

@@ -37,7 +37,6 @@ max_rows = 16
 [cpu.train]
 steps = 6
 validate_every = 2
-checkpoint_every_seconds = 0
 """
 
 

@@ -192,14 +192,14 @@ def test_noise_is_that_of_a_release_of_clipped_features():
         epsilon=1.0, delta=1e-5, norm_bound=2.0, min_rows=16, episodes=2000, pad=True
     )
     batch = draw(made, 0)
-    noisy = made._predict(MeanModule(), batch)
+    noisy = made._judge(MeanModule(), batch)[0]
     unit = nn.functional.normalize(batch.support, dim=2)
     noise = noisy - (2 * unit).mean(dim=1)
     assert float(noise.std()) == pytest.approx(
         gaussian_sigma(2.0, 1.0, 1e-5) / 16, rel=0.03
     )
     assert float(noise.mean()) == pytest.approx(0, abs=0.01)
-    assert torch.equal(noisy, made._predict(MeanModule(), batch))
+    assert torch.equal(noisy, made._judge(MeanModule(), batch)[0])
 
 
 def test_features_within_the_bound_are_not_clipped():
@@ -208,7 +208,7 @@ def test_features_within_the_bound_are_not_clipped():
     )
     batch = draw(made, 0)
     assert float(batch.support.norm(dim=2).max()) < 20
-    noise = made._predict(MeanModule(), batch) - batch.support.mean(dim=1)
+    noise = made._judge(MeanModule(), batch)[0] - batch.support.mean(dim=1)
     expected = gaussian_sigma(20.0, 9.0, 1e-6) / 16
     assert float(noise.std()) == pytest.approx(expected, rel=0.03)
 

@@ -91,6 +91,9 @@ class TrainConfig:
     seed: int = 0
     """Seed of all batches and of all random layers."""
 
+    device: str = "cpu"
+    """Where the module is trained, as PyTorch names it, such as ``"cuda"``."""
+
     def __post_init__(self) -> None:
         if self.steps is None and self.seconds is None:
             raise ConfigError(

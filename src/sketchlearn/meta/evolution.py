@@ -139,8 +139,17 @@ def evolve(
 
     Examples
     --------
-    >>> SearchSpace().weight_scale
-    0.1
+    >>> class Halve(AbstractProblem):
+    ...     def draw(self, rng):
+    ...         return torch.as_tensor(rng.normal(size=(8, 1)), dtype=torch.float32)
+    ...     def loss(self, model, batch):
+    ...         return (model(batch) - batch / 2).abs().mean()
+    ...     def validate(self, model):
+    ...         return {"score": float(self.loss(model, torch.ones(1, 1)))}
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> result = evolve(model, Halve(), TrainConfig(steps=60, validate_every=10))
+    >>> result.evaluations, result.best_score < 0.01
+    (60, True)
     """
     space = space or SearchSpace()
     if (space.choices or space.log_scalars) and configure is None:
@@ -231,7 +240,7 @@ class _Search:
         n_scalars = len(self.space.log_scalars)
         settings = {**cell, **self.space.scalars_at(point[:n_scalars])}
         self.configure(self.model, settings)
-        change = torch.as_tensor(point[n_scalars:], dtype=self.start.dtype)
+        change = torch.as_tensor(point[n_scalars:]).to(self.start)
         moved = self.start + self.space.weight_scale * change
         nn.utils.vector_to_parameters(moved, self.weights)
         self.model.eval()
@@ -268,7 +277,7 @@ def _forgiving_surrogate() -> Iterator[None]:
     the squared dimension, raises a TypeError with NumPy 2.4. NGOpt has a way to go on
     without a model, but only knows its own error.
     """
-    library = import_extra("nevergrad.optimization.optimizerlib", "meta")
+    library: Any = import_extra("nevergrad.optimization.optimizerlib", "meta")
     learn = library.learn_on_k_best
 
     def learn_or_give_up(*arguments: Any) -> Any:

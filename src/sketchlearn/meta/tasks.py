@@ -218,9 +218,7 @@ class RowProblem(AbstractProblem):
 
     @override
     def loss(self, model: nn.Module, batch: Episodes) -> Tensor:
-        return self.task.loss(
-            self._predict(model, batch), self.task.target(batch.query)
-        )
+        return self.task.loss(*self._judge(model, batch))
 
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -233,10 +231,10 @@ class RowProblem(AbstractProblem):
                 width = min(width, data.n_features)
             repeated = [data] * config.validation_episodes
             batch = self._episodes(repeated, config.max_rows, width, rng)
-            prediction = self._predict(model, batch)
-            target = self.task.target(batch.query)
-            losses.append(float(self.task.loss(prediction, target)))
-            scores.append(float(self.task.metric(prediction, target).mean()))
+            with torch.no_grad():
+                prediction, target = self._judge(model, batch)
+                losses.append(float(self.task.loss(prediction, target)))
+                scores.append(float(self.task.metric(prediction, target).mean()))
         return {
             "score": float(np.mean(scores)),
             "validation_loss": float(np.mean(losses)),
@@ -262,24 +260,31 @@ class RowProblem(AbstractProblem):
         query = fresh if self.config.fresh_rows else support
         return Episodes(support, query, noise_seed=int(rng.integers(2**63)))
 
-    def _predict(self, model: nn.Module, batch: Episodes) -> Tensor:
-        config = self.config
-        if config.epsilon is None:
-            return cast(Tensor, model(batch.support))
+    def _judge(self, model: nn.Module, batch: Episodes) -> tuple[Tensor, Tensor]:
+        """Prediction and target, on the device of the module."""
+        device = next((weights.device for weights in model.parameters()), None)
+        support, query = batch.support.to(device), batch.query.to(device)
+        if self.config.epsilon is None:
+            return model(support), self.task.target(query)
         module = cast(_SketchModule, model)
-        features = module.features(batch.support)  # (episodes, n, sketch_size)
-        norms = features.norm(dim=-1, keepdim=True)
-        bounded = features * (config.norm_bound / norms.clamp_min(config.norm_bound))
-        episodes, n_rows = batch.support.shape[:2]
-        noisy = simulate_release_noise(
+        noisy = self._noisy_sketch(module.features(support), batch.noise_seed)
+        return module.decode(noisy), self.task.target(query)
+
+    def _noisy_sketch(self, features: Tensor, seed: int) -> Tensor:
+        """Mean of clipped features, (episodes, n, m) → (episodes, m), with noise."""
+        config = self.config
+        assert config.epsilon is not None
+        bound, n_rows = config.norm_bound, features.shape[1]
+        norms = features.norm(dim=2, keepdim=True)
+        bounded = features * (bound / norms.clamp_min(bound))
+        return simulate_release_noise(
             bounded.sum(dim=1),
-            torch.full((episodes,), float(n_rows)),
-            norm_bound=config.norm_bound,
+            features.new_full((len(features),), n_rows),
+            norm_bound=bound,
             epsilon=config.epsilon,
             delta=config.delta,
-            generator=torch.Generator().manual_seed(batch.noise_seed),
+            generator=torch.Generator(features.device).manual_seed(seed),
         )
-        return module.decode(noisy)
 
 
 def _two_sets(

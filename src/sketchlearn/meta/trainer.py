@@ -45,7 +45,7 @@ _OPTIMIZERS = {
     "adamw": torch.optim.AdamW,
     "radam": torch.optim.RAdam,
 }
-_MAY_CHANGE = {"steps", "seconds", "patience", "checkpoint_every_seconds"}
+_MAY_CHANGE = {"steps", "seconds", "patience", "checkpoint_every_seconds", "device"}
 
 
 @final
@@ -160,6 +160,7 @@ class _Run:
     ) -> None:
         self.model, self.problem, self.config = model, problem, config
         self.folder, self.state = folder, RunState()
+        _move(model, config.device)
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = _OPTIMIZERS[config.optimizer](
             self.weights, lr=config.learning_rate, weight_decay=config.weight_decay
@@ -371,6 +372,16 @@ class _Run:
             rate=(state.step - self.first_step) / spent,
             loss=mean,
         )
+
+
+def _move(model: nn.Module, device: str) -> None:
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise TrainingError(
+            f"cannot train on device {device!r}: {error}. Set device to one that is "
+            "there, such as 'cpu'."
+        ) from error
 
 
 def _given_weights(

@@ -1,0 +1,185 @@
+"""``sketchlearn reproduce pca``: tables, figures and results.json in one folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
+
+from sketchlearn.experiments.pca import (
+    REAL,
+    SIZES,
+    PCAResults,
+    dataset_table,
+    evaluate_methods,
+    summary_tables,
+)
+from sketchlearn.experiments.pca_figures import (
+    draw_component_errors,
+    draw_privacy,
+    draw_scatter,
+    draw_sizes,
+)
+from sketchlearn.experiments.pca_methods import METHODS, OURS, SQNET, pca_method
+from sketchlearn.experiments.pca_privacy import (
+    PUBLIC,
+    PrivacyCurves,
+    measure_privacy,
+)
+from sketchlearn.experiments.pca_sets import (
+    EvaluationSet,
+    load_sets,
+    printed_errors,
+)
+from sketchlearn.report import require_plots
+from sketchlearn.version import __version__
+
+__all__ = ["PCAPlan", "reproduce_pca"]
+
+RESULTS, TABLES = "results.json", "tables.txt"
+
+SCATTERED = "hapmap31"
+"""The genotype set of the scatter plot."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PCAPlan:
+    """What to reproduce; by default all that the paper shows."""
+
+    sizes: tuple[int, ...] = SIZES
+    """Sketch sizes."""
+
+    methods: tuple[str, ...] = tuple(METHODS)
+    """Names of methods."""
+
+    datasets: tuple[str, ...] | None = None
+    """Names of test sets; all of them by default."""
+
+    n_seeds: int = 3
+    """Draws of the sketch to take the mean of; costly methods have one."""
+
+    privacy: bool = True
+    """Whether to measure what privacy costs."""
+
+    @classmethod
+    def quick(cls) -> PCAPlan:
+        """Two sets, two sizes, one draw: shows in seconds that everything runs."""
+        return cls(
+            sizes=(20, 100), datasets=("diabetes", SCATTERED), n_seeds=1, privacy=False
+        )
+
+
+def reproduce_pca(
+    data: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    plan: PCAPlan,
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> PCAResults:
+    """Evaluate, write ``results.json``, ``tables.txt`` and figures, and return scores.
+
+    Parameters
+    ----------
+    data : path
+        Holds ``data/MANIFEST.json`` and, for the printed values beside ours,
+        ``paper/tables.json``.
+    output : path
+        Folder to write into; made if it does not exist.
+    plan : PCAPlan
+        What to do.
+    weights : path, optional
+        Folder with weights of the paper's SQNet.
+    say : callable
+        Receives lines of progress.
+    """
+    require_plots()
+    folder = Path(output)
+    sets = load_sets(data, plan.datasets)
+    methods = [pca_method(name, weights) for name in plan.methods]
+    results = evaluate_methods(
+        sets,
+        methods,
+        sizes=plan.sizes,
+        n_seeds=plan.n_seeds,
+        printed=printed_errors(data, plan.sizes),
+        say=say,
+    )
+    curves = []
+    private = [one.name for one in sets if one.name in PUBLIC] if plan.privacy else []
+    for name in private:
+        say(f"private sketches of {name} ...")
+        curves.append(measure_privacy(data, name))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RESULTS).write_text(_as_json(results, plan, curves), "utf-8")
+    (folder / TABLES).write_text(_all_tables(results), "utf-8")
+    for path in _draw(folder, sets, results, plan, curves, weights):
+        say(f"figure: {path}")
+    return results
+
+
+def _draw(
+    folder: Path,
+    sets: Sequence[EvaluationSet],
+    results: PCAResults,
+    plan: PCAPlan,
+    curves: Sequence[PrivacyCurves],
+    weights: str | os.PathLike[str] | None,
+) -> list[Path]:
+    """All figures that the chosen sets and sizes allow."""
+    drawn = []
+    if results.groups[REAL]:
+        drawn.append(draw_sizes(results, folder / "sizes.png"))
+    compared = [SQNET, "pinv-chi", "nystrom", OURS]
+    methods = [pca_method(name, weights) for name in compared if name in plan.methods]
+    ordered = sorted(plan.sizes)
+    shown = sorted({ordered[len(ordered) // 2], ordered[-1]})
+    known = [one for one in sets if one.name in PUBLIC]
+    if known:
+        path = folder / "components.png"
+        drawn.append(draw_component_errors(known, methods, shown, path))
+    if curves:
+        drawn.append(draw_privacy(curves, folder / "privacy.png"))
+    for one in known:
+        if one.name == SCATTERED:
+            path = folder / "scatter.png"
+            best = [method for method in methods if method.name in (SQNET, OURS)]
+            drawn.append(draw_scatter(one, best, shown, path))
+    return drawn
+
+
+def _all_tables(results: PCAResults) -> str:
+    """The summary, then every method on every dataset."""
+    tables = [summary_tables(results)]
+    for method, found in results.pca.items():
+        if found:
+            tables += [
+                dataset_table(results, method, ridge=ridge) for ridge in (False, True)
+            ]
+    return "\n\n".join([*tables, *results.skipped]) + "\n"
+
+
+def _as_json(
+    results: PCAResults, plan: PCAPlan, curves: Sequence[PrivacyCurves]
+) -> str:
+    content = {
+        "sketchlearn": __version__,
+        "plan": asdict(plan),
+        **results.to_dict(),
+        "privacy": [asdict(found) for found in curves],
+    }
+    return json.dumps(_plain(content), indent=1, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """NaN and infinities, which JSON does not have, become null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

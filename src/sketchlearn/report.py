@@ -1,0 +1,200 @@
+"""Results as text tables and as pictures.
+
+What the numbers mean is not known here: tables are rows of cells, pictures are panels
+of lines or of points. Pictures need matplotlib (``pip install 'sketchlearn[plots]'``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.errors import import_extra
+
+__all__ = [
+    "Cell",
+    "Line",
+    "LinePanel",
+    "PointPanel",
+    "draw_lines",
+    "draw_points",
+    "format_table",
+    "require_plots",
+]
+
+Cell = str | int | float | None
+"""Numbers with a fraction get three digits; None, and NaN, is a dash."""
+
+_WIDTH, _HEIGHT = 4.6, 3.9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One curve of a panel; NaN is a gap."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    style: str = "o-"
+    """Marker and line, as matplotlib writes them."""
+
+    colour: str | None = None
+    """Any matplotlib colour; the next one of the cycle by default."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinePanel:
+    """Curves over one pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    """Whether distances along x are ratios."""
+
+    ticks: Sequence[tuple[float, str]] = ()
+    """Places and texts along x; chosen by matplotlib by default."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PointPanel:
+    """Points in the plane, coloured by their group."""
+
+    title: str
+    points: NDArray[np.float64]
+    """Shape (n, 2)."""
+
+    groups: Sequence[str]
+    """One text for each point."""
+
+
+def format_table(
+    heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = ""
+) -> str:
+    """A table as text: the first column to the left, the others to the right.
+
+    Examples
+    --------
+    >>> print(format_table(["set", "d", "error"], [["iris", 4, 0.5], ["b", 10, None]]))
+    set    d  error
+    iris   4  0.500
+    b     10      -
+    """
+    cells = [list(heads), *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([title, *lines] if title else lines)
+
+
+def require_plots() -> None:
+    """Raise :class:`~sketchlearn.errors.MissingExtraError` without matplotlib."""
+    import_extra("matplotlib.figure", "plots")
+
+
+def draw_lines(
+    panels: Sequence[LinePanel],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "",
+    n_columns: int = 2,
+) -> Path:
+    """Draw panels of curves into a PNG file, with one legend for all of them.
+
+    Parameters
+    ----------
+    panels : sequence of LinePanel
+        From left to right, then down. Equal labels should have equal looks.
+    path : path
+        Where to write.
+    title : str
+        Above all panels.
+    n_columns : int
+        Panels in a row.
+    """
+    figure, axes = _canvas(len(panels), n_columns, title)
+    shown: dict[str, Any] = {}
+    for panel, axis in zip(panels, axes, strict=True):
+        for line in panel.lines:
+            drawn = axis.plot(
+                line.x, line.y, line.style, color=line.colour, markersize=4, lw=1.3
+            )
+            shown.setdefault(line.label, drawn[0])
+        axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+        if panel.log_x:
+            axis.set_xscale("log")
+        if panel.ticks:
+            axis.set_xticks(*zip(*panel.ticks, strict=True))
+            axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    return _finish(figure, shown, path)
+
+
+def draw_points(
+    panels: Sequence[PointPanel],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "",
+    n_columns: int = 4,
+) -> Path:
+    """Draw panels of coloured points into a PNG file; arguments as for lines."""
+    figure, axes = _canvas(len(panels), n_columns, title)
+    colours = import_extra("matplotlib", "plots").colormaps["tab20"]
+    shown: dict[str, Any] = {}
+    for panel, axis in zip(panels, axes, strict=True):
+        groups = np.asarray(panel.groups)
+        for number, group in enumerate(dict.fromkeys(sorted(panel.groups))):
+            points = panel.points[groups == group]
+            colour = [colours(number % 20)]
+            drawn = axis.scatter(points[:, 0], points[:, 1], s=6, c=colour)
+            shown.setdefault(group, drawn)
+        axis.set(title=panel.title, xticks=[], yticks=[])
+    return _finish(figure, shown, path)
+
+
+def _canvas(n_panels: int, n_columns: int, title: str) -> tuple[Any, Iterator[Any]]:
+    """A figure and its axes, made one after the other."""
+    columns = min(n_columns, n_panels)
+    rows = -(-n_panels // columns)
+    figure = import_extra("matplotlib.figure", "plots").Figure(
+        figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained"
+    )
+    if title:
+        figure.suptitle(title)
+    axes = (figure.add_subplot(rows, columns, i + 1) for i in range(n_panels))
+    return figure, axes
+
+
+def _finish(figure: Any, shown: dict[str, Any], path: str | os.PathLike[str]) -> Path:
+    columns = max(1, int(figure.get_figwidth() // 2.6))
+    figure.legend(
+        list(shown.values()),
+        list(shown),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize="small",
+    )
+    figure.savefig(path, dpi=120)
+    return Path(path)
+
+
+def _text(cell: Cell) -> str:
+    if cell is None or cell != cell:  # NaN
+        return "-"
+    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)

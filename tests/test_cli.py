@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import sketchlearn as sl
+from paper_folder import write_paper_folder
 from sketchlearn.cli import main
+from sketchlearn.registry import load_card
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(300, 4)) * 10
@@ -181,3 +183,52 @@ def test_like_reads_the_columns_of_the_other_sketch_by_name(folder):
     run("sketch", "jan.parquet", "-o", "s.sketch", "--like", "r.sketch")
     assert sl.load("r.sketch") == sl.load("s.sketch")
     assert sl.load("s.sketch").columns == ("a", "c", "price", "b")
+
+
+def test_models_are_listed_and_shown(folder):
+    known = sl.list_models()
+    listed = json.loads(run("models", "--json").stdout)
+    assert [model["name"] for model in listed] == [model.name for model in known]
+    table = run("models").stdout.splitlines()
+    assert len(table) == 1 + len(known)
+    for model, line in zip(known, table[1:], strict=True):
+        assert line.startswith(model.name)
+        assert json.loads(run("models", model.name).stdout) == load_card(model.name)
+    unknown = run("models", "nothing")
+    assert unknown.exit_code == 1
+    assert "no model 'nothing'" in unknown.stderr
+
+
+def test_reproduce_pca_trains_compares_and_keeps_former_results(tmp_path):
+    data = write_paper_folder(tmp_path)
+    command = (
+        "reproduce", "pca", "--data", data, "--quick", "--output", tmp_path / "out",
+        "--weights", tmp_path / "weights", "--methods", "sqnet,learned",
+        "--config", data / "pca-sqnet.toml",
+    )  # fmt: skip
+    skipped = run(*command, "--sizes", "8,20")
+    assert skipped.exit_code == 0, skipped.output
+    assert "skipped sqnet at size 8" in skipped.stderr
+    assert "SQNet, printed in the paper (1 sets)" in skipped.stdout
+    again = run(*command)
+    assert again.exit_code == 1
+    assert "--force" in again.stderr
+    trained = run(*command, "--sizes", "8", "--train", "--force", "--json")
+    assert trained.exit_code == 0, trained.output
+    found = json.loads(trained.stdout)
+    assert set(found["pca"]["sqnet"]) == {"diabetes", "hapmap31"}
+    assert not found["skipped"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--data", "missing"),
+        ("--data", "."),
+        ("--data", "..", "--sizes", "ten"),
+    ],
+)
+def test_reproduce_without_data_or_with_bad_sizes_is_wrong_usage(folder, arguments):
+    assert run("reproduce", "pca", *arguments).exit_code == 2
+    assert not (folder / "reproduced-pca").exists()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +26,15 @@ _OUT = click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False), help="Write here."
 )
 _FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
+
+
+def _listed(ctx: Any, param: Any, text: str | None) -> tuple[Any, ...] | None:
+    """Comma-separated names, or numbers for ``--sizes``."""
+    kind = int if param.name == "sizes" else str
+    try:
+        return None if text is None else tuple(kind(x.strip()) for x in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers.") from error
 
 
 class _Group(click.Group):
@@ -312,6 +323,91 @@ def audit(epsilon: float, delta: float, releases: int, as_json: bool) -> None:
         click.echo(str(report))
     if not report.passed:
         sys.exit(1)
+
+
+@main.command()
+@click.argument("name", required=False)
+@_JSON
+def models(name: str | None, as_json: bool) -> None:
+    """List the models of the package, or show the card of the model NAME."""
+    if name is not None:
+        click.echo(json.dumps(_lazy("registry").load_card(name), indent=2))
+        return
+    found = [vars(model) for model in sl.list_models()]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    heads = ["name", "task", "kind", "size_bytes", "summary"]
+    rows = [[model[head] for head in heads] for model in found]
+    click.echo(_lazy("report").format_table(heads, rows))
+
+
+@main.group()
+def reproduce() -> None:
+    """Make the paper's tables and figures, with our results beside its own."""
+
+
+@reproduce.command()
+@click.option(
+    "--data",
+    required=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder with data/MANIFEST.json and paper/tables.json.",
+)
+@click.option("--weights", type=click.Path(), help="Folder of the paper's networks.")
+@click.option("--train", "training", is_flag=True, help="Train those not in WEIGHTS.")
+@click.option("--config", default="configs/pca-sqnet.toml", show_default=True)
+@click.option("--preset", default="cpu", show_default=True, help="Table of CONFIG.")
+@click.option("--sizes", callback=_listed, help="Comma-separated sketch sizes.")
+@click.option("--seeds", type=click.IntRange(1), help="Sketches of each set [3].")
+@click.option(
+    "--methods", callback=_listed, help="Comma-separated methods (default: all)."
+)
+@click.option(
+    "--datasets", callback=_listed, help="Comma-separated test sets (default: all)."
+)
+@click.option("--quick", is_flag=True, help="Two sets, two sizes, one sketch.")
+@click.option("--output", default="reproduced-pca", show_default=True, help="Folder.")
+@_FORCE
+@_JSON
+def pca(
+    data: str,
+    weights: str | None,
+    training: bool,
+    config: str,
+    preset: str,
+    sizes: tuple[int, ...] | None,
+    seeds: int | None,
+    methods: tuple[str, ...] | None,
+    datasets: tuple[str, ...] | None,
+    quick: bool,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """PCA and ridge regression: every method on the test sets of a folder."""
+    if not Path(data, "data", "MANIFEST.json").is_file():
+        raise click.UsageError(f"--data {data}: there is no data/MANIFEST.json in it.")
+    if training and weights is None:
+        raise click.UsageError("--train needs --weights FOLDER to write to.")
+    module = _lazy("experiments.pca_reproduction")
+    if Path(output, module.RESULTS).exists() and not force:
+        _fail(f"{output} has results already; pass --force to replace them.")
+    plan = module.PCAPlan.quick() if quick else module.PCAPlan()
+    asked = {"sizes": sizes, "n_seeds": seeds, "methods": methods, "datasets": datasets}
+    plan = replace(plan, **{name: value for name, value in asked.items() if value})
+    say = partial(click.echo, err=True)
+    if training:
+        settings = _lazy("meta.config").load_config(config, preset)
+        train_networks = _lazy("experiments.pca").train_networks
+        if not train_networks(settings, data, weights, sizes=plan.sizes, say=say):
+            click.echo("interrupted; go on with the same command.", err=True)
+            sys.exit(130)
+    results = module.reproduce_pca(data, output, plan, weights=weights, say=say)
+    if as_json:
+        click.echo(Path(output, module.RESULTS).read_text("utf-8"))
+    else:
+        click.echo(module.show_results(results))
 
 
 def _plan(

@@ -135,7 +135,8 @@ def draw_lines(
                 line.x, line.y, line.style, color=line.colour, markersize=4, lw=1.3
             )
             shown.setdefault(line.label, drawn[0])
-        axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+        axis.set_title(panel.title, fontsize="medium")
+        axis.set(xlabel=panel.x_label, ylabel=panel.y_label)
         if panel.log_x:
             axis.set_xscale("log")
         if panel.ticks:
@@ -163,7 +164,8 @@ def draw_points(
             colour = [colours(number % 20)]
             drawn = axis.scatter(points[:, 0], points[:, 1], s=6, c=colour)
             shown.setdefault(group, drawn)
-        axis.set(title=panel.title, xticks=[], yticks=[])
+        axis.set_title(panel.title, fontsize="medium")
+        axis.set(xticks=[], yticks=[])
     return _finish(figure, shown, path)
 
 
@@ -175,7 +177,7 @@ def _canvas(n_panels: int, n_columns: int, title: str) -> tuple[Any, Iterator[An
         figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained"
     )
     if title:
-        figure.suptitle(title)
+        figure.suptitle(title, fontsize="medium", fontweight="bold")
     axes = (figure.add_subplot(rows, columns, i + 1) for i in range(n_panels))
     return figure, axes
 

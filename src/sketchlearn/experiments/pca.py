@@ -169,7 +169,7 @@ def summary_tables(results: PCAResults) -> str:
                 rows.append(
                     [label, *mean_by_size(results.printed, shared, results.sizes)]
                 )
-            title = f"{task}: mean LRE over {len(names)} {group}"
+            title = f"{task}: mean LRE by sketch size, {group} ({len(names)})"
             heads = ["method", *map(str, results.sizes)]
             tables.append(format_table(heads, rows, title=title))
     return "\n\n".join(tables)

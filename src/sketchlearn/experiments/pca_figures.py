@@ -41,7 +41,7 @@ __all__ = [
 _COLOURS = dict(
     zip(
         METHODS,
-        ["C1", "C0", "C9", "C4", "C5", "C6", "C7", "C8", "y", "k", "C2", "C3"],
+        ["C1", "C0", "C9", "C4", "C5", "C6", "C7", "C8", "navy", "k", "C2", "C3"],
         strict=True,
     )
 )
@@ -124,7 +124,7 @@ def draw_component_errors(
             title = f"{data.name}, {size} numbers"
             y_label = "share of variance missed"
             panels.append(LinePanel(title, "number of components", y_label, lines))
-    title = "Reconstruction error by number of principal components"
+    title = "Error by number of principal components"
     return draw_lines(panels, path, title=title, n_columns=len(sizes))
 
 

@@ -26,7 +26,7 @@ from sketchlearn.decoders.quadratic_recovery import (
 )
 from sketchlearn.decoders.query_network import QueryNetwork
 from sketchlearn.decoders.reduced_rows import ReducedRows, project_rows, sample_rows
-from sketchlearn.estimators.base import moment_decoder
+from sketchlearn.estimators.base import LEARNED, moment_decoder
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet
@@ -115,9 +115,14 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
         "nystrom": partial(_ours, decoder="nystrom"),
         OURS: partial(_ours, decoder="learned"),
     }
-    if name == SQNET:
-        return Method(name, estimates[name], missing=partial(_sqnet_missing, folder))
-    return Method(name, estimates[name], costly=name in _COSTLY)
+    missing: dict[str, Callable[[int], str | None]]
+    missing = {SQNET: partial(_sqnet_missing, folder), OURS: _learned_missing}
+    return Method(
+        name,
+        estimates[name],
+        costly=name in _COSTLY,
+        missing=missing.get(name, lambda size: None),
+    )
 
 
 def weights_file(size: int) -> str:
@@ -208,6 +213,12 @@ def _sqnet_missing(folder: Path | None, size: int) -> str | None:
         f"no weights {weights_file(size)!r} in {where}; train them with --train "
         "--weights FOLDER, or name a folder that has them"
     )
+
+
+def _learned_missing(size: int) -> str | None:
+    if any(model.name == LEARNED for model in list_models()):
+        return None
+    return f"the package has no weights {LEARNED!r}"
 
 
 def _packaged_name(size: int) -> str:

@@ -35,12 +35,16 @@ from sketchlearn.experiments.pca_sets import (
     load_sets,
     printed_errors,
 )
+from sketchlearn.meta.config import ConfigError
 from sketchlearn.report import require_plots
 from sketchlearn.version import __version__
 
-__all__ = ["PCAPlan", "reproduce_pca"]
+__all__ = ["RESULTS", "PCAPlan", "reproduce_pca", "show_results"]
 
 RESULTS, TABLES = "results.json", "tables.txt"
+
+SMALLEST = 4
+"""Ridge regression of one target has no smaller sketch."""
 
 SCATTERED = "hapmap31"
 """The genotype set of the scatter plot."""
@@ -65,6 +69,18 @@ class PCAPlan:
 
     privacy: bool = True
     """Whether to measure what privacy costs."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.methods if name not in METHODS]
+        if unknown:
+            raise ConfigError(
+                f"there is no method {unknown[0]!r}; the methods are: "
+                f"{', '.join(METHODS)}."
+            )
+        if not self.sizes or min(self.sizes) < SMALLEST:
+            raise ConfigError(
+                f"sizes must be whole numbers from {SMALLEST} on; got {self.sizes}."
+            )
 
     @classmethod
     def quick(cls) -> PCAPlan:
@@ -123,6 +139,17 @@ def reproduce_pca(
     return results
 
 
+def show_results(results: PCAResults) -> str:
+    """Means of all methods, our scores on each dataset, and what was left out."""
+    chosen = OURS if OURS in results.pca else next(iter(results.pca))
+    tables = [
+        dataset_table(results, chosen),
+        dataset_table(results, chosen, ridge=True),
+    ]
+    notes = "\n".join(f"skipped {note}" for note in results.skipped)
+    return "\n\n".join([*tables, summary_tables(results), *[notes] * bool(notes)])
+
+
 def _draw(
     folder: Path,
     sets: Sequence[EvaluationSet],
@@ -161,7 +188,8 @@ def _all_tables(results: PCAResults) -> str:
             tables += [
                 dataset_table(results, method, ridge=ridge) for ridge in (False, True)
             ]
-    return "\n\n".join([*tables, *results.skipped]) + "\n"
+    notes = [f"skipped {note}" for note in results.skipped]
+    return "\n\n".join([*tables, *notes]) + "\n"
 
 
 def _as_json(

@@ -55,7 +55,7 @@ def row_of(table, label):
     return line.removeprefix(label).split()
 
 
-def test_scores_are_means_over_seeds_and_costly_methods_have_one():
+def test_scores_are_means_over_seeds_except_for_methods_that_draw_once():
     wrong = np.array([[1.0, -0.5], [-0.5, 1.0]])
 
     def every_other(data, size, seed):

@@ -121,7 +121,7 @@ def evaluate_methods(
     sizes : sequence of int
         Sketch sizes.
     n_seeds : int
-        Draws of the sketch to take the mean of; costly methods have one.
+        Draws of the sketch to take the mean of, except for methods that draw once.
     printed : mapping, optional
         The paper's own values, to be shown beside.
     say : callable
@@ -270,7 +270,7 @@ def _scores(
     sets: Sequence[EvaluationSet], method: Method, size: int, n_seeds: int
 ) -> list[tuple[EvaluationSet, tuple[float, float]]]:
     """Mean LRE of PCA and of ridge for each set."""
-    seeds = range(1 if method.costly else n_seeds)
+    seeds = range(1 if method.draws_once else n_seeds)
     found = np.zeros((len(sets), len(seeds), 2))
     for seed in seeds:
         for place, data in enumerate(sets):

@@ -1,8 +1,10 @@
 r"""Every way to get a second moment from m numbers that the paper compares, and ours.
 
-All of them see standardised rows and know that a feature that varies has variance 1;
-means and variances are kept beside the m numbers. Quadratic sketches are taken of d
-rows that have the second moment of all, since they depend on nothing else.
+All of them see standardised rows; means and variances are kept beside the m numbers.
+The classical decoders of quadratic sketches are told which features vary and that those
+have variance 1, which makes them better than as published. The paper's SQNet gets rows
+padded with zeros and is judged in the padded space, as in the paper. Quadratic sketches
+are taken of d rows that have the second moment of all: they depend on nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ __all__ = ["METHODS", "OURS", "SQNET", "Method", "pca_method", "weights_file"]
 
 SQNET, OURS = "sqnet", "learned"
 
-_COSTLY = ("pinv-gaussian", "robust", "accelerated", "exponential")
+_DRAWN_ONCE = (SQNET, "pinv-gaussian", "robust", "accelerated", "exponential")
 _PSEUDO_INVERSE = PseudoInverseDecoder(known_diagonal=1.0)
 
 _VALUE_BOUND = 2.0**30
@@ -61,8 +63,9 @@ class Method:
     estimate: Estimator
     """Sketches a set with a size and a seed, and decodes the sketch."""
 
-    costly: bool = False
-    """Takes seconds for a set, so that one draw of its sketch has to do."""
+    draws_once: bool = False
+    """Whether one draw of its sketch has to do: nothing in it is random, or it takes
+    seconds for a set."""
 
     missing: Callable[[int], str | None] = lambda size: None
     """Why it cannot run at a size, if it cannot."""
@@ -120,7 +123,7 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
     return Method(
         name,
         estimates[name],
-        costly=name in _COSTLY,
+        draws_once=name in _DRAWN_ONCE,
         missing=missing.get(name, lambda size: None),
     )
 

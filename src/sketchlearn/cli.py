@@ -303,7 +303,8 @@ def train(
         steps = done.result.steps
         click.echo(f"interrupted after {steps} steps; go on with --resume.", err=True)
         sys.exit(130)
-    done.model.save(output, card={**done.card, "preset": preset})
+    weights = done.model.to_weights({**done.card, "preset": preset})
+    _lazy("weights").save_weights(weights, output)
     names = ("stopped", "steps", "seconds", "best_step", "best_score", "skipped")
     shown = {name: getattr(done.result, name) for name in names}
     _show({"file": output, **shown}, as_json)

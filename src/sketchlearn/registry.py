@@ -27,7 +27,10 @@ from sketchlearn.weights import (
 
 __all__ = ["ModelInfo", "add_model", "list_models", "load_card", "load_model"]
 
-_BUILDERS = {"sqnet": "sketchlearn.sqnet:SQNet"}
+_BUILDERS = {
+    "equivariant": "sketchlearn.decoders.equivariant:EquivariantDecoder",
+    "sqnet": "sketchlearn.sqnet:SQNet",
+}
 """Class by kind of weights; each has ``from_weights(weights)``."""
 
 

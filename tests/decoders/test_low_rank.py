@@ -35,10 +35,12 @@ def test_the_full_second_moment_is_exact(scaling):
 
 
 def test_a_low_rank_moment_comes_back_from_a_few_columns():
-    decoding = decode(CrossMomentFeatures(D, 8, scaling=SCALING))
-    error = np.linalg.norm(decoding.params.covariance - COVARIANCE)
-    assert error < 0.02 * np.linalg.norm(COVARIANCE)
-    assert decoding.residual < 0.02
+    errors = []
+    for seed in range(5):
+        decoding = decode(CrossMomentFeatures(D, 8, scaling=SCALING, seed=seed))
+        errors.append(np.linalg.norm(decoding.params.covariance - COVARIANCE))
+        assert decoding.residual < 0.02
+    assert np.median(errors) < 0.02 * np.linalg.norm(COVARIANCE)
 
 
 def test_variances_are_exact_whatever_the_columns():

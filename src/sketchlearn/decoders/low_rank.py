@@ -23,8 +23,7 @@ less where that much would explain the variance of a feature twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +40,18 @@ from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
 
-__all__ = ["Moments", "NystromDecoder", "feature_numbers", "second_moment_part"]
+__all__ = [
+    "CorrelationEstimate",
+    "Moments",
+    "NystromDecoder",
+    "decode_moments",
+    "feature_numbers",
+    "second_moment_part",
+]
 
+
+DOUBT = 3.0
+"""Variance to doubt, in units of the typical error; chosen on meta-training data."""
 
 _SHARES = np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.0])
 
@@ -86,6 +95,17 @@ class Moments:
         )
 
 
+class CorrelationEstimate(Protocol):
+    """Correlations P of shape (d, d), with unit diagonal, from P Ω and Ω.
+
+    ``noise`` is the standard deviation of the noise on each entry of P Ω.
+    """
+
+    def __call__(  # noqa: D102
+        self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
+    ) -> NDArray[np.float64]: ...
+
+
 @final
 @dataclass(frozen=True)
 class NystromDecoder(AbstractDecoder[Moments]):
@@ -97,106 +117,74 @@ class NystromDecoder(AbstractDecoder[Moments]):
         Share of the smallest sketched eigenvalue that is left to the diagonal.
     clamp : bool
         Bring the numbers of a private sketch back into their public bounds first.
+    with_doubt : bool
+        Also estimate ``doubt``, for covariances that will be inverted.
     """
 
     bulk: float = 0.6
     clamp: bool = True
+    with_doubt: bool = False
 
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
-        part, where = second_moment_part(sketch.feature_map)
-        mean, second, noise = self._centred(sketch, part, where)
-        d, residual, directions = part.n_features, 0.0, part.n_features
-        doubt = np.zeros(d)
-        if isinstance(part, MomentFeatures):
-            covariance = _symmetric(second, d)
-            if noise:
-                covariance = _denoised(covariance, noise)
-        else:
-            covariance, doubt, residual = self._nystrom(part, second, noise)
-            directions = part.n_columns
-        scaling = part.scaling or Scaling.identity(d)
-        moments = Moments(
-            count=sketch.count,
-            mean=mean / scaling.factor + scaling.shift,
-            covariance=covariance / scaling.factor / scaling.factor[:, None],
-            doubt=doubt / scaling.factor / scaling.factor,
-            n_directions=directions,
+        return decode_moments(
+            sketch, self.correlate, clamp=self.clamp, with_doubt=self.with_doubt
         )
-        return Decoding(moments, residual)
 
-    def _centred(
-        self,
-        sketch: Sketch | PrivateSketch,
-        part: MomentFeatures | CrossMomentFeatures,
-        where: slice,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Mean, centred second moments, and the noise on each of them.
-
-        An exact sketch is centred in integers, N Σxy - Σx Σy, and rounded once.
-        """
-        d, noise = part.n_features, 0.0
-        means: NDArray[Any]
-        seconds: NDArray[Any]
-        if isinstance(sketch, Sketch):
-            if sketch.count == 0:
-                raise RowsError("an empty sketch (0 rows) has nothing to decode.")
-            whole = sketch.count * Fraction(2) ** sketch.features.frac_bits
-            values = [Fraction(v) / whole for v in sketch.total.to_ints()[where]]
-            means, seconds = np.array(values[:d], object), np.array(values[d:], object)
-        else:
-            means, seconds = sketch.mean[where][:d], sketch.mean[where][d:]
-            noise = sketch.noise_std / sketch.count
-            if self.clamp:
-                means = np.clip(means, -part.reach, part.reach)
-                seconds = np.clip(seconds, -(part.reach**2), part.reach**2)
-        centre = _products_of_means(part, means)
-        return means.astype(np.float64), (seconds - centre).astype(np.float64), noise
-
-    def _nystrom(
-        self, part: CrossMomentFeatures, second: NDArray[np.float64], noise: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        d, kept, omega = part.n_features, part.kept, part.omega
-        variance = np.maximum(second[:d], 0.0)
-        seen = second[d:].reshape(len(kept), omega.shape[1])  # C Omega
-        covariance, doubt = np.diag(variance), np.zeros(d)
-        # Below one lattice step of spread a feature is a constant.
-        floor = max(2.0**-part.frac_bits, 2 * noise)
-        active = (variance[kept] > floor) & ~np.isin(kept, part.targets)
-        chosen, scale = kept[active], np.sqrt(variance[kept][active])
-        residual = 0.0
-        if len(chosen):
-            # The targets' share of C Omega is known exactly: take it out.
-            columns, targets = part.n_columns, np.isin(kept, part.targets)
-            exact = seen[active][:, columns:]
-            others = seen[active][:, :columns] - exact @ omega[targets, :columns]
-            seen_as, tests = others / scale[:, None], omega[active, :columns]
-            tests = tests * scale[:, None]
-            spread = noise * float(np.sqrt(np.mean(scale**-2)))
-            correlation, unseen, residual = self._correlation(seen_as, tests, spread)
-            strength = _strength(seen_as, tests, self.bulk)
-            doubt[chosen] = (strength - 1) * unseen * scale**2
-            covariance[np.ix_(chosen, chosen)] = correlation * np.outer(scale, scale)
-        for t, target in enumerate(part.targets):
-            covariance[kept, target] = covariance[target, kept] = seen[
-                :, part.n_columns + t
-            ]
-        np.fill_diagonal(covariance, variance)
-        return covariance, doubt, residual
-
-    def _correlation(
+    def correlate(
         self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Correlations P from P Ω, variance not seen, and how badly P Ω is missed."""
+    ) -> NDArray[np.float64]:
+        """Correlations P of shape (d, d) from P Ω and Ω, both (d, n_columns)."""
         shortest = float(np.linalg.norm(omega, axis=0).min())
         floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
         loadings = _loadings(seen, omega, self.bulk, floor)
-        correlation = loadings @ loadings.T
-        unseen = np.maximum(1.0 - np.diag(correlation), 0.0)
+        correlation: NDArray[np.float64] = loadings @ loadings.T
         np.fill_diagonal(correlation, 1.0)
-        missed = float(np.linalg.norm(correlation @ omega - seen))
-        residual = missed / max(float(np.linalg.norm(seen)), 1e-300)
-        return correlation, unseen, residual
+        return correlation
+
+
+def decode_moments(
+    sketch: Sketch | PrivateSketch,
+    correlate: CorrelationEstimate,
+    *,
+    clamp: bool = True,
+    with_doubt: bool = False,
+) -> Decoding[Moments]:
+    """Moments of the rows, with correlations estimated where they are not all seen.
+
+    Parameters
+    ----------
+    sketch : Sketch or PrivateSketch
+        Of moments or cross moments, alone or as a part of the map.
+    correlate : CorrelationEstimate
+        Used for a sketch of cross moments.
+    clamp : bool
+        Bring the numbers of a private sketch back into their public bounds first.
+    with_doubt : bool
+        Whether to estimate ``doubt``, by leaving columns of Ω out in turn.
+    """
+    part, where = second_moment_part(sketch.feature_map)
+    mean, second, noise = _centred(sketch, part, where, clamp)
+    d, residual, directions = part.n_features, 0.0, part.n_features
+    doubt = np.zeros(d)
+    if isinstance(part, MomentFeatures):
+        covariance = _symmetric(second, d)
+        if noise:
+            covariance = _denoised(covariance, noise)
+    else:
+        covariance, doubt, residual = _completed(
+            part, second, noise, correlate, with_doubt
+        )
+        directions = part.n_columns
+    scaling = part.scaling or Scaling.identity(d)
+    moments = Moments(
+        count=sketch.count,
+        mean=mean / scaling.factor + scaling.shift,
+        covariance=covariance / scaling.factor / scaling.factor[:, None],
+        doubt=doubt / scaling.factor / scaling.factor,
+        n_directions=directions,
+    )
+    return Decoding(moments, residual)
 
 
 def feature_numbers(name: str, values: ArrayLike, n_features: int) -> NDArray[Any]:
@@ -258,42 +246,121 @@ def _loadings(
     return np.asarray(loadings / np.sqrt(np.maximum(communality, 1.0)))
 
 
-def _strength(
-    seen: NDArray[np.float64], omega: NDArray[np.float64], bulk: float
-) -> float:
-    r"""How strongly what the columns of Ω do not see is correlated.
+def _centred(
+    sketch: Sketch | PrivateSketch,
+    part: MomentFeatures | CrossMomentFeatures,
+    where: slice,
+    clamp: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Mean, centred second moments, and the noise on each of them.
 
-    Columns are left out one at a time. What the others leave unexplained, scaled to
-    unit diagonal, is seen through the missing one exactly, and for random signs
-    :math:`\lVert E\omega\rVert^2 / \lVert\omega\rVert^2 \approx \mathrm{tr}E^2 / d`
-    is the mean eigenvalue of E, weighted by itself: 1 if the residual is white, d if
-    it is one common factor.
+    An exact sketch is centred in integers, N Σxy - Σx Σy, and rounded once.
     """
-    ratios = [1.0]
-    columns = np.arange(omega.shape[1])
-    for j in columns[:: max(1, len(columns) // 8)]:
-        loadings = _loadings(seen[:, columns != j], omega[:, columns != j], bulk, 0.0)
-        unseen = np.maximum(1 - (loadings**2).sum(axis=1), 0.02)
-        left = seen[:, j] - loadings @ (loadings.T @ omega[:, j])
-        length = (omega[:, j] ** 2 * unseen).sum()
-        ratios.append(float((left**2 / unseen).sum() / max(length, 1e-300)))
-    return min(max(ratios), float(len(seen)))
+    d = part.n_features
+    if isinstance(sketch, Sketch):
+        if sketch.count == 0:
+            raise RowsError("an empty sketch (0 rows) has nothing to decode.")
+        totals = np.array(sketch.total.to_ints()[where], object)
+        unit = sketch.count << sketch.features.frac_bits
+        products, shift = _products_of_means(part, totals[:d])
+        centred = totals[d:] * (unit << shift) - products
+        mean = (totals[:d] / unit).astype(np.float64)
+        return mean, (centred / (unit * unit << shift)).astype(np.float64), 0.0
+    means, seconds = sketch.mean[where][:d], sketch.mean[where][d:]
+    noise = sketch.noise_std / sketch.count
+    if clamp:
+        means = np.clip(means, -part.reach, part.reach)
+        seconds = np.clip(seconds, -(part.reach**2), part.reach**2)
+    products, shift = _products_of_means(part, means)
+    return means, seconds - products * 2.0**-shift, noise
 
 
 def _products_of_means(
     part: MomentFeatures | CrossMomentFeatures, means: NDArray[Any]
-) -> NDArray[Any]:
-    """What the second moments of a constant row at the mean would be."""
+) -> tuple[NDArray[Any], int]:
+    """Second moments of a constant row at the mean, times ``2**shift``, and shift.
+
+    Ω has entries that are whole multiples of ``2**-shift``, so integers stay whole.
+    """
     if isinstance(part, MomentFeatures):
         i, j = np.tril_indices(part.n_features)
-        return np.asarray(means[i] * means[j])
-    omega: NDArray[Any] = part.omega
+        return means[i] * means[j], 0
+    omega = part.omega
+    shift = 1 - int(np.frexp(omega[omega != 0])[1].min(initial=1))
+    whole: NDArray[Any] = omega * 2.0**shift
     if means.dtype == object:
-        exact = [Fraction(float(w)) for w in omega.ravel()]
-        omega = np.array(exact, object).reshape(omega.shape)
+        whole = np.array([int(w) for w in whole.ravel()], object).reshape(omega.shape)
     kept = means[part.kept]
-    cross = np.outer(kept, kept @ omega).ravel()
-    return np.concatenate([means * means, cross])
+    cross = np.outer(kept, kept @ whole).ravel()
+    return np.concatenate([means * means * 2**shift, cross]), shift
+
+
+def _completed(
+    part: CrossMomentFeatures,
+    second: NDArray[np.float64],
+    noise: float,
+    correlate: CorrelationEstimate,
+    with_doubt: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Covariance, doubt and residual from variances and C Ω."""
+    d, kept, omega = part.n_features, part.kept, part.omega
+    variance = np.maximum(second[:d], 0.0)
+    seen = second[d:].reshape(len(kept), omega.shape[1])  # C Omega
+    covariance, doubt, residual = np.diag(variance), np.zeros(d), 0.0
+    # Below one lattice step of spread a feature is a constant.
+    floor = max(2.0**-part.frac_bits, 2 * noise)
+    active = (variance[kept] > floor) & ~np.isin(kept, part.targets)
+    chosen, scale = kept[active], np.sqrt(variance[kept][active])
+    if len(chosen):
+        # The targets' share of C Omega is known exactly: take it out.
+        columns, targets = part.n_columns, np.isin(kept, part.targets)
+        exact = seen[active][:, columns:]
+        others = seen[active][:, :columns] - exact @ omega[targets, :columns]
+        seen_as, tests = others / scale[:, None], omega[active, :columns]
+        tests = tests * scale[:, None]
+        used = np.abs(tests).max(axis=0) > 0
+        seen_as, tests = seen_as[:, used], tests[:, used]
+        spread = noise * float(np.sqrt(np.mean(scale**-2)))
+        correlation = correlate(seen_as, tests, spread)
+        missed = float(np.linalg.norm(correlation @ tests - seen_as))
+        residual = missed / max(float(np.linalg.norm(seen_as)), 1e-300)
+        if with_doubt:
+            strength = _missed_strength(seen_as, tests, spread, correlate)
+            doubt[chosen] = DOUBT * strength * scale**2
+        covariance[np.ix_(chosen, chosen)] = correlation * np.outer(scale, scale)
+    for t, target in enumerate(part.targets):
+        cross = seen[:, part.n_columns + t]
+        covariance[kept, target] = covariance[target, kept] = cross
+    np.fill_diagonal(covariance, variance)
+    return covariance, doubt, residual
+
+
+def _missed_strength(
+    seen: NDArray[np.float64],
+    omega: NDArray[np.float64],
+    noise: float,
+    correlate: CorrelationEstimate,
+) -> float:
+    r"""How large the eigenvalues of the error E of estimated correlations are.
+
+    Columns of Ω are joined two by two: what the columns that are left predict of the
+    difference ω of the two, against what was seen of it, is Eω, and for random ω
+    :math:`\lVert E\omega\rVert^2 / \lVert\omega\rVert^2 \approx \mathrm{tr}E^2/d`,
+    the mean squared eigenvalue. With one column, independence is the prediction.
+    """
+    columns = omega.shape[1]
+    if columns == 1:
+        return float(np.linalg.norm(seen - omega) / np.linalg.norm(omega))
+    squares = []
+    for j in range(0, columns - 1, max(1, columns // 8)):
+        joined, apart = np.eye(columns), np.zeros(columns)
+        joined[j + 1, j], apart[j : j + 2] = 1.0, (1.0, -1.0)
+        joined = np.delete(joined, j + 1, axis=1)
+        correlation = correlate(seen @ joined, omega @ joined, noise)
+        test = omega @ apart
+        missed = seen @ apart - correlation @ test
+        squares.append(float(missed @ missed / (test @ test)))
+    return float(np.sqrt(max(squares)))
 
 
 def _independent(

@@ -12,6 +12,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from numbers import Integral
 from typing import Any, Self
 
@@ -22,6 +24,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sketchlearn.decoders.base import AbstractDecoder
+from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
 from sketchlearn.errors import (
     DataPlanWarning,
     FeatureMapError,
@@ -31,6 +35,7 @@ from sketchlearn.errors import (
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.privacy import PrivateSketch
+from sketchlearn.registry import load_model
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch, accumulate
@@ -39,6 +44,7 @@ __all__ = [
     "PLANNING_ROWS",
     "AbstractSketchEstimator",
     "is_streamed",
+    "moment_decoder",
     "plan_scaling",
     "plan_second_moments",
     "seed_of",
@@ -50,6 +56,10 @@ PLANNING_ROWS = 65_536
 
 DATA_REACH = 32.0
 """Later values may lie this much farther out than those the scales were read from."""
+
+
+LEARNED = "pca-equivariant"
+"""Model behind ``decoder="learned"``."""
 
 
 class AbstractSketchEstimator(ABC, BaseEstimator):
@@ -272,8 +282,9 @@ def plan_second_moments(
 
     All of it when :math:`d(d+1)/2` numbers fit in ``sketch_size``, otherwise
     :math:`R\Omega` with as many columns as fit. Constant features get no room; where
-    even one column for each active feature is too much, a random subset of them is
-    kept. Means and variances come beside.
+    even one column for each active feature is too much, or leaving a few features out
+    makes room for a second or third column, the most important ones are kept, or
+    random ones. Means and variances come beside.
 
     Parameters
     ----------
@@ -312,8 +323,13 @@ def plan_second_moments(
             f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
             f"least {(1 + n_targets) ** 2}."
         )
+    if not n_targets:
+        room = _worth_keeping(len(chosen), room)
     if len(chosen) > room:
-        chosen = np.random.default_rng(seed).permutation(chosen)[:room]
+        chosen = np.random.default_rng(seed).permutation(chosen)
+        if importance is not None:
+            chosen = chosen[np.argsort(-importance[chosen], kind="stable")]
+        chosen = chosen[:room]
     kept = np.union1d(chosen, targets)
     if not len(kept):
         kept = np.array([0])
@@ -327,6 +343,42 @@ def plan_second_moments(
         seed=seed,
         scaling=scaling,
     )
+
+
+def _worth_keeping(n_active: int, sketch_size: int) -> int:
+    """How many features to keep so that what is left fills the sketch best.
+
+    A second or third column is worth a tenth of the features, or a fifth of many:
+    measured on meta-training data, with the learned decoder.
+    """
+    columns, share = sketch_size // max(n_active, 1), 0.8 if n_active > 100 else 0.9
+    more = sketch_size // (columns + 1)
+    if columns in (1, 2) and more >= share * n_active:
+        return more
+    return sketch_size
+
+
+def moment_decoder(
+    name: str, sketch: Sketch | PrivateSketch, *, with_doubt: bool = False
+) -> AbstractDecoder[Moments]:
+    """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
+
+    A sketch that holds all of them needs no learned decoder, and torch is not loaded.
+    """
+    if name not in ("learned", "nystrom"):
+        raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
+    part, _ = second_moment_part(sketch.feature_map)
+    if name == "nystrom" or isinstance(part, MomentFeatures):
+        return NystromDecoder(with_doubt=with_doubt)
+    learned: AbstractDecoder[Moments] = replace(
+        _learned_decoder(), with_doubt=with_doubt
+    )
+    return learned
+
+
+@cache
+def _learned_decoder() -> Any:
+    return load_model(LEARNED)
 
 
 def plan_scaling(

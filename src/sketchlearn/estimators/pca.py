@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.low_rank import Moments, NystromDecoder, feature_numbers
+from sketchlearn.decoders.low_rank import Moments, feature_numbers
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
+    moment_decoder,
     plan_scaling,
     plan_second_moments,
     seed_of,
@@ -39,8 +40,9 @@ class CompressivePCA(
     """Principal component analysis from one pass and one small sketch.
 
     Exact when the second moment fits in ``sketch_size`` (``d (d + 1) / 2`` numbers).
-    Otherwise the covariance is a Nyström approximation that sees about
-    ``sketch_size / d`` directions and keeps the exact variance of every feature.
+    Otherwise the sketch sees about
+    ``sketch_size / d`` directions and the exact variance of every feature, and the rest
+    of the covariance is what a meta-learned prior makes most likely.
 
     Parameters
     ----------
@@ -55,6 +57,10 @@ class CompressivePCA(
         Declared range of the features: two numbers or two vectors. Values beyond it
         (rounded out to a power of two) are refused. Without it, scales are read from
         the rows: all of them in memory, the first ones of a stream or file.
+    decoder : {"learned", "nystrom"}
+        How the covariance is completed where the sketch does not hold all of it: with
+        a prior meta-learned on other datasets, or with none. Private sketches are
+        always decoded without.
     random_state : int
         Seed of the sketch; the same on every party that is to merge. None is 0.
 
@@ -88,12 +94,14 @@ class CompressivePCA(
         sketch_size: int = 2000,
         standardize: bool = False,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        decoder: Literal["learned", "nystrom"] = "learned",
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
         self.sketch_size = sketch_size
         self.standardize = standardize
         self.bounds = bounds
+        self.decoder = decoder
         self.random_state = random_state
 
     def plan(
@@ -136,7 +144,8 @@ class CompressivePCA(
         -------
         self
         """
-        moments = NystromDecoder().decode(sketch).params
+        decoder = moment_decoder(self.decoder, sketch)
+        moments = decoder.decode(sketch).params
         chosen = np.arange(len(moments.mean))
         if features is not None:
             moments = moments.of_features(features)

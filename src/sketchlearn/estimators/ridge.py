@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 from typing_extensions import override
 
 from sketchlearn.decoders.low_rank import (
-    NystromDecoder,
     feature_numbers,
     second_moment_part,
 )
@@ -24,6 +23,7 @@ from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     is_streamed,
+    moment_decoder,
     plan_scaling,
     plan_second_moments,
     seed_of,
@@ -64,6 +64,10 @@ class CompressiveRidge(
         Declared ranges of the features and of the targets. Values beyond them
         (rounded out to a power of two) are refused. Without both, scales are read
         from the rows: all of them in memory, the first ones of a stream or file.
+    decoder : {"learned", "nystrom"}
+        How the covariance is completed where the sketch does not hold all of it: with
+        a prior meta-learned on other datasets, or with none. Private sketches are
+        always decoded without.
     random_state : int
         Seed of the sketch; the same on every party that is to merge.
 
@@ -92,6 +96,7 @@ class CompressiveRidge(
         sketch_size: int = 2000,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         target_bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        decoder: Literal["learned", "nystrom"] = "learned",
         random_state: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -99,6 +104,7 @@ class CompressiveRidge(
         self.sketch_size = sketch_size
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.decoder = decoder
         self.random_state = random_state
 
     @override
@@ -178,7 +184,8 @@ class CompressiveRidge(
         number = isinstance(self.alpha, Real) and not isinstance(self.alpha, bool)
         if not number or not 0 <= self.alpha < float("inf"):
             raise FeatureMapError(f"alpha must be a number >= 0; got {self.alpha!r}.")
-        moments = NystromDecoder().decode(sketch).params
+        decoder = moment_decoder(self.decoder, sketch, with_doubt=True)
+        moments = decoder.decode(sketch).params
         ys = self._targets_of(sketch, targets, len(moments.mean))
         xs = np.setdiff1d(np.arange(len(moments.mean)), ys)
         if not len(xs):

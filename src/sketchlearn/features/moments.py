@@ -27,7 +27,7 @@ from sketchlearn.features.base import (
 )
 from sketchlearn.scaling import Scaling
 
-__all__ = ["CrossMomentFeatures", "MomentFeatures", "MomentOrder"]
+__all__ = ["CrossMomentFeatures", "MomentFeatures", "MomentOrder", "random_groups"]
 
 MomentOrder = Literal["mean", "variance", "covariance"]
 
@@ -154,16 +154,17 @@ class CrossMomentFeatures(AbstractFeatureMap):
         \mathrm{vec}(x_a\, x_t^\top)\big),
 
     whose mean holds :math:`\mu`, the diagonal of :math:`R = E[xx^\top]`, and
-    :math:`R_{aa}\Omega` with :math:`\Omega` of random signs: all a Nyström decoder
-    needs. :math:`a` are the ``kept`` features, :math:`t` the ``targets``, whose
-    cross moments with the kept ones are kept exactly.
+    :math:`R_{aa}\Omega`, all a Nyström decoder needs; a column of :math:`\Omega` sums a
+    random group of features, and every kept feature is in one group. :math:`a` are the
+    ``kept`` features, :math:`t` the ``targets``, whose cross moments with the kept ones
+    are kept exactly.
 
     Parameters
     ----------
     n_features : int
         Numbers in a row.
     n_columns : int
-        Random directions, columns of Ω.
+        Groups of features, columns of Ω.
     kept : sequence of int, optional
         Features whose cross moments are sketched; all by default.
     targets : sequence of int
@@ -173,7 +174,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
     reach : float
         As in :class:`MomentFeatures`.
     seed : int
-        Same seed, same signs.
+        Same seed, same groups.
     scaling : Scaling, optional
         Applied to rows first.
 
@@ -221,16 +222,20 @@ class CrossMomentFeatures(AbstractFeatureMap):
         )
         self.n_columns, self.reach, self.seed = n_columns, float(reach), int(seed)
         self.importance = _importance(importance, a)
-        signs = np.random.default_rng(seed).integers(0, 2, (a, n_columns)) * 2.0 - 1.0
-        self._signs = signs * self.importance[:, None]
-        self._shrink = 2.0 ** -int(np.ceil(np.log2(max(a, 1))))
+        if n_columns > a:
+            raise FeatureMapError(
+                f"n_columns={n_columns} groups need as many kept features; got {a}."
+            )
+        groups = random_groups(a, n_columns, np.random.default_rng(seed))
+        self._groups = groups * self.importance[:, None]
+        self._shrink = 2.0 ** -int(np.ceil(np.log2(-(-a // n_columns))))
         self._positions = np.searchsorted(self.kept, list(self.targets))
 
     @property
     def omega(self) -> NDArray[np.float64]:
         """Ω as used, targets last: shape (len(kept), n_columns + len(targets))."""
         units = np.eye(len(self.kept))[:, self._positions]
-        return np.concatenate([self._signs * self._shrink, units], axis=1)
+        return np.concatenate([self._groups * self._shrink, units], axis=1)
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -246,7 +251,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {"signs": self._signs}
+        return {"groups": self._groups}
 
     @override
     def evaluate(
@@ -287,9 +292,27 @@ class CrossMomentFeatures(AbstractFeatureMap):
         order of summation rounds; what is rounded at the end is one number.
         """
         high, low = _halves(x[:, self.kept])
-        exact = (high @ self._signs) * 2.0**_HALF + low @ self._signs
+        exact = (high @ self._groups) * 2.0**_HALF + low @ self._groups
         tests = np.rint(exact * self._shrink)
         return np.concatenate([tests, x[:, list(self.targets)]], axis=1)
+
+
+def random_groups(
+    n_features: int, n_groups: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Indicators of a random partition into groups of about equal size.
+
+    Shape (n_features, n_groups). Sums of groups beat random signs on meta-training
+    data: features that rise and fall together are seen together.
+
+    Examples
+    --------
+    >>> random_groups(5, 2, np.random.default_rng(0)).sum(axis=0)
+    array([3., 2.])
+    """
+    groups = np.zeros((n_features, n_groups))
+    groups[np.arange(n_features), rng.permutation(n_features) % n_groups] = 1.0
+    return groups
 
 
 def _input_bits(reach: float) -> int:

@@ -14,9 +14,15 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from sketchlearn.meta.config import ConfigError, RunConfig
+from sketchlearn.decoders.equivariant import PriorNetwork, PriorSpec
+from sketchlearn.meta.config import ConfigError, RunConfig, refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.second_moments import (
+    CorrelationConfig,
+    CorrelationProblem,
+    PaddedMomentProblem,
+)
 from sketchlearn.meta.tasks import EpisodeConfig, RowProblem, SecondMomentTask
 from sketchlearn.meta.trainer import TrainResult, train
 from sketchlearn.sqnet import SQNet, SQNetSpec
@@ -118,11 +124,37 @@ def _second_moment_from_rows(
     return SQNet(spec, seed=config.train.seed), problem
 
 
+def _correlations(
+    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
+) -> tuple[nn.Module, AbstractProblem]:
+    """The equivariant prior behind PCA and ridge, from correlations."""
+    problem = CorrelationProblem(
+        training, held_out, CorrelationConfig.from_dict(config.problem)
+    )
+    spec = PriorSpec.from_dict(config.model)
+    return PriorNetwork(spec, seed=config.train.seed), problem
+
+
+def _second_moment(
+    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
+) -> tuple[nn.Module, AbstractProblem]:
+    """The paper's SQNet for PCA and ridge, from second moments: no rows are drawn."""
+    refuse_unknown(config.problem, ["n_features", "episodes"], "[problem]")
+    problem = PaddedMomentProblem(training, held_out, **config.problem)
+    width = config.problem.get("n_features", 196)
+    spec = SQNetSpec.from_dict({"n_features": width, **config.model})
+    return SQNet(spec, seed=config.train.seed), problem
+
+
 Builder = Callable[
     [RunConfig, Sequence[MetaDataset], Sequence[MetaDataset]],
     tuple[nn.Module, AbstractProblem],
 ]
 
-TASKS: dict[str, Builder] = {"second-moment-from-rows": _second_moment_from_rows}
+TASKS: dict[str, Builder] = {
+    "correlations": _correlations,
+    "second-moment": _second_moment,
+    "second-moment-from-rows": _second_moment_from_rows,
+}
 """Builders by the name a configuration file uses: called with the configuration, the
 training datasets and the held-out datasets."""

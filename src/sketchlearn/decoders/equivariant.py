@@ -1,0 +1,303 @@
+r"""A learned prior over the features, and the update that makes it fit the sketch.
+
+A sketch of :math:`R\Omega` leaves most of the correlations P open. Plain Nyström fills
+the gap with independence; here a small network that treats all features alike
+(permuting them permutes its output) predicts what is likely instead: a positive
+definite prior :math:`P_0 = \mathrm{diag}(s) + HH^\top` from what the sketch says of
+each feature. The block BFGS update then gives the sketch the last word,
+
+.. math::
+    \hat P = P_0 - P_0\Omega\,(\Omega^\top P_0\Omega)^{-1}\Omega^\top P_0
+           + Y\,(\Omega^\top Y)^{-1} Y^\top, \qquad Y = P\Omega,
+
+which is positive semi-definite and has :math:`\hat P\Omega = Y`; the known unit
+diagonal is put back at the end. One set of weights serves any number of features and
+any sketch size. How the weights are learned is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from typing_extensions import override
+
+from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.low_rank import Moments, NystromDecoder, decode_moments
+from sketchlearn.networks import export_tensors, import_tensors, spec_from_dict
+from sketchlearn.privacy import PrivateSketch
+from sketchlearn.sketch import Sketch
+from sketchlearn.weights import Weights
+
+__all__ = ["EquivariantDecoder", "PriorNetwork", "PriorSpec", "complete_correlation"]
+
+QUERY_ROWS = 256
+"""Features whose attention is computed at once; bounds the memory for many."""
+
+_N_PAIRS = 4
+_N_SCALARS = 6
+_UNSEEN = 0.02
+
+
+@final
+@dataclass(frozen=True)
+class PriorSpec:
+    """Architecture of a :class:`PriorNetwork`."""
+
+    n_loadings: int = 12
+    """Strongest sketched directions that a feature's token tells of."""
+
+    width: int = 96
+    """Length of a token."""
+
+    depth: int = 3
+    """Attention blocks."""
+
+    n_heads: int = 4
+    """Heads of each block."""
+
+    rank: int = 48
+    """Columns of H."""
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Build from JSON or TOML values; unknown keys are refused."""
+        return spec_from_dict(cls, fields)
+
+
+@final
+class PriorNetwork(nn.Module):
+    r"""Correlations from :math:`Y = P\Omega`: tokens, attention, prior, BFGS.
+
+    Feature i is a token of its Nyström loadings, its communality and the energy of
+    its row of Y; attention also sees, for each pair, the sketched correlation and the
+    angle between loadings. The output is :math:`h_i` and a scale :math:`t_i`,
+
+    .. math::
+        P_0 = T\,(I - \mathrm{diag}\lVert h_i\rVert^2 + hh^\top)\,T .
+
+    Parameters
+    ----------
+    spec : PriorSpec
+        Sizes.
+    seed : int
+        Seed of the first weights, which leave the features almost independent.
+
+    Examples
+    --------
+    >>> net = PriorNetwork(PriorSpec(width=8, depth=1, n_heads=2, rank=2))
+    >>> P, omega = torch.full((1, 5, 5), 0.5) + torch.eye(5) / 2, torch.ones(1, 5, 1)
+    >>> net(omega, P @ omega).shape
+    torch.Size([1, 5, 5])
+    """
+
+    def __init__(self, spec: PriorSpec, *, seed: int = 0) -> None:
+        super().__init__()
+        self.spec = spec
+        with torch.random.fork_rng([]):
+            torch.manual_seed(seed)
+            self.inputs = nn.Linear(2 * spec.n_loadings + _N_SCALARS, spec.width)
+            self.blocks = nn.ModuleList(
+                _Block(spec.width, spec.n_heads) for _ in range(spec.depth)
+            )
+            self.norm = nn.LayerNorm(spec.width)
+            self.outputs = nn.Linear(spec.width, spec.rank + 1)
+            nn.init.normal_(self.outputs.weight, std=0.05)
+            nn.init.zeros_(self.outputs.bias)
+            nn.init.zeros_(self.outputs.weight[-1])
+
+    @override
+    def forward(self, omega: Tensor, seen: Tensor) -> Tensor:
+        """Correlations (b, d, d) from Ω and P Ω, both (b, d, n_columns).
+
+        The network works in float32; everything else in the type of the inputs.
+        """
+        omega, seen = _orthonormal(omega, seen)
+        loadings = _nystrom(omega, seen)
+        explained = (loadings**2).sum(dim=2, keepdim=True)
+        unseen = (1 - explained).clamp_min(_UNSEEN).sqrt()
+        tokens = self.inputs(self._tokens(omega, seen, loadings, explained).float())
+        pairs = _pairs(loadings, explained, unseen).float()
+        for block in self.blocks:
+            tokens = block(tokens, pairs)
+        output = self.outputs(self.norm(tokens)).to(seen.dtype)
+        h, scale = output[..., :-1], 0.6 * unseen * output[..., -1:].clamp(-3, 3).exp()
+        h = h / (1 + (h**2).sum(dim=2, keepdim=True)).sqrt()
+        diagonal = (scale**2 * (1 - (h**2).sum(dim=2, keepdim=True))).squeeze(2)
+        return complete_correlation(omega, seen, diagonal, h * scale)
+
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
+        """Spec, tensors and model card as one value, to be saved."""
+        tensors = export_tensors(self)
+        return Weights("equivariant", asdict(self.spec), tensors, card or {})
+
+    def _tokens(
+        self, omega: Tensor, seen: Tensor, loadings: Tensor, explained: Tensor
+    ) -> Tensor:
+        """What is said of each feature: (b, d, 2 n_loadings + 6)."""
+        b, d, columns = omega.shape
+        u, s, _ = torch.linalg.svd(loadings, full_matrices=False)
+        signs = torch.where((u**3).sum(dim=1, keepdim=True) < 0, -1.0, 1.0)
+        keep = min(columns, self.spec.n_loadings)
+        pad = (0, self.spec.n_loadings - keep)
+        strongest = nn.functional.pad((u * signs * s[:, None])[..., :keep], pad)
+        spectrum = nn.functional.pad(s[:, :keep] / math.sqrt(d), pad)[:, None]
+        energy = torch.log1p((seen**2).mean(dim=2, keepdim=True) * d)
+        leverage = ((omega**2).sum(dim=2, keepdim=True) * d / columns + 1e-6).log()
+        sizes = torch.tensor([math.log(d) / 5, math.log(columns) / 3]).to(seen)
+        shared = [spectrum.expand(b, d, -1), sizes.expand(b, d, -1)]
+        share = torch.full_like(explained, 5 * columns / d)
+        own = [strongest, explained, 0.3 * energy, 0.3 * leverage, share]
+        return torch.cat([*own, *shared], dim=2)
+
+
+@final
+class _Block(nn.Module):
+    """Attention over features with a bias for each pair, then a two-layer network."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.norm, self.attend = nn.LayerNorm(width), nn.Linear(width, 3 * width)
+        self.pair_bias = nn.Parameter(torch.zeros(n_heads, _N_PAIRS))
+        self.mix = nn.Linear(width, width)
+        self.feed = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, 2 * width),
+            nn.GELU(),
+            nn.Linear(2 * width, width),
+        )
+
+    @override
+    def forward(self, tokens: Tensor, pairs: Tensor) -> Tensor:
+        b, d, width = tokens.shape
+        size = width // self.n_heads
+        split = self.attend(self.norm(tokens)).view(b, d, 3, self.n_heads, size)
+        query, key, value = split.permute(2, 0, 3, 1, 4)
+        parts = []
+        for start in range(0, d, QUERY_ROWS):
+            rows = slice(start, start + QUERY_ROWS)
+            bias = torch.einsum("hp,pbij->bhij", self.pair_bias, pairs[:, :, rows])
+            scores = query[:, :, rows] @ key.mT * size**-0.5 + bias
+            parts.append(scores.softmax(dim=-1) @ value)
+        attended = torch.cat(parts, dim=2).transpose(1, 2).reshape(b, d, width)
+        tokens = tokens + self.mix(attended)
+        updated: Tensor = tokens + self.feed(tokens)
+        return updated
+
+
+def complete_correlation(
+    omega: Tensor, seen: Tensor, diagonal: Tensor, loadings: Tensor
+) -> Tensor:
+    r"""Correlations with :math:`\hat P\Omega = Y`, near a prior: block BFGS.
+
+    Parameters
+    ----------
+    omega, seen : tensors of shape (b, d, n_columns)
+        Ω with orthonormal columns, and :math:`Y = P\Omega`.
+    diagonal, loadings : tensors of shape (b, d) and (b, d, rank)
+        The prior :math:`\mathrm{diag}(s) + HH^\top`, with s > 0.
+
+    Returns
+    -------
+    tensor of shape (b, d, d)
+        With unit diagonal: where the update gives a feature more than its variance,
+        it is scaled down; where less, the rest is independent.
+
+    Examples
+    --------
+    >>> P = torch.tensor([[[1.0, 0.6], [0.6, 1.0]]])
+    >>> omega = torch.tensor([[[1.0], [0.0]]])
+    >>> prior = torch.tensor([[1.0, 0.64]]), torch.zeros(1, 2, 1)
+    >>> bool(torch.allclose(complete_correlation(omega, P @ omega, *prior), P))
+    True
+    """
+    prior_seen = diagonal[..., None] * omega + loadings @ (loadings.mT @ omega)
+    core = omega.mT @ prior_seen
+    jitter = 1e-5 * torch.eye(core.shape[-1]).to(core)
+    root = torch.linalg.cholesky((core + core.mT) / 2 + jitter)
+    taken = torch.linalg.solve_triangular(root, prior_seen.mT, upper=False)
+    known = _nystrom(omega, seen)
+    result = loadings @ loadings.mT - taken.mT @ taken + known @ known.mT
+    explained = torch.diagonal(result, dim1=1, dim2=2) + diagonal
+    shrink = explained.clamp_min(1.0).rsqrt()
+    result = result * shrink[:, :, None] * shrink[:, None, :]
+    off = result - torch.diag_embed(torch.diagonal(result, dim1=1, dim2=2))
+    unit: Tensor = off + torch.eye(off.shape[-1]).to(off)
+    return unit
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EquivariantDecoder(AbstractDecoder[Moments]):
+    """Mean and covariance from a sketch of cross moments, by a learned prior.
+
+    A noisy (private) sketch is decoded by plain Nyström: the weights have not been
+    trained on noise.
+
+    Parameters
+    ----------
+    network : PriorNetwork
+        With trained weights, in evaluation mode.
+    clamp, with_doubt : bool
+        As in :class:`~sketchlearn.decoders.low_rank.NystromDecoder`.
+    """
+
+    network: PriorNetwork
+    clamp: bool = True
+    with_doubt: bool = False
+
+    @override
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
+        return decode_moments(
+            sketch, self.correlate, clamp=self.clamp, with_doubt=self.with_doubt
+        )
+
+    def correlate(
+        self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
+    ) -> NDArray[np.float64]:
+        """Correlations P of shape (d, d) from P Ω and Ω, both (d, n_columns)."""
+        if noise:
+            return NystromDecoder().correlate(seen, omega, noise)
+        with torch.no_grad():
+            columns = torch.from_numpy(omega)[None], torch.from_numpy(seen)[None]
+            found: NDArray[np.float64] = self.network(*columns)[0].numpy()
+        return found
+
+    @classmethod
+    def from_weights(cls, weights: Weights) -> Self:
+        """The decoder that weights of kind ``"equivariant"`` belong to."""
+        network = PriorNetwork(PriorSpec.from_dict(weights.spec))
+        import_tensors(network, weights.tensors)
+        return cls(network.eval())
+
+
+def _orthonormal(omega: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns of Ω made orthonormal, and P Ω along with them."""
+    wide = omega.double()
+    values, vectors = torch.linalg.eigh(wide.mT @ wide)
+    floor = 1e-9 * values[:, -1:].clamp_min(1e-30)
+    basis = (vectors * values.clamp_min(floor).rsqrt()[:, None]).to(omega.dtype)
+    return omega @ basis, seen @ basis
+
+
+def _nystrom(omega: Tensor, seen: Tensor) -> Tensor:
+    """Loadings L with L Lᵀ = Y (ΩᵀY)⁺ Yᵀ, for orthonormal Ω."""
+    core = omega.mT @ seen
+    values, vectors = torch.linalg.eigh((core + core.mT) / 2)
+    loadings: Tensor = seen @ (vectors * values.clamp_min(1e-4).rsqrt()[:, None])
+    return loadings
+
+
+def _pairs(loadings: Tensor, explained: Tensor, unseen: Tensor) -> Tensor:
+    """What is said of each pair of features: (4, b, d, d)."""
+    directions = loadings / explained.clamp_min(1e-6).sqrt()
+    product, cosine = loadings @ loadings.mT, directions @ directions.mT
+    relative = 0.2 * product / (unseen * unseen.mT)
+    return torch.stack([product, cosine, cosine**3, relative])

@@ -1,0 +1,377 @@
+r"""Learning to decode second moments, without ever drawing a row.
+
+The sketch of quadratic features is a function of :math:`R = E[xx^\top]` alone, so the
+correlations of every dataset are computed once, and an episode is a random choice of
+features: a sub-matrix. Two problems share this: the paper's Sketch-Query Network, and
+the equivariant prior of :mod:`sketchlearn.decoders.equivariant`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from typing_extensions import override
+
+from sketchlearn.features.moments import random_groups
+from sketchlearn.meta.config import ConfigError
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.synthetic import random_correlation
+from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+from sketchlearn.networks import spec_from_dict
+from sketchlearn.sqnet import SQNet
+
+__all__ = [
+    "CorrelationConfig",
+    "CorrelationProblem",
+    "PaddedMomentProblem",
+    "log_area_ratio",
+    "stein_loss",
+]
+
+SIZES = (100, 500, 1000, 2000)
+"""Sketch sizes of the validation, as in the paper's figures."""
+
+SYNTHETIC, SIMULATED = "synthetic", "simulated"
+
+
+@final
+@dataclass(frozen=True)
+class CorrelationConfig:
+    """How episodes of correlations are drawn."""
+
+    episodes: int = 8
+    """Datasets in a batch; twice as many where there are at most 60 features."""
+
+    max_features: int = 196
+    """Most features of an episode."""
+
+    min_numbers: float = 100.0
+    """Smallest sketch of an episode."""
+
+    max_numbers: float = 2600.0
+    """Largest sketch of an episode."""
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Share of each kind of dataset, with ``"simulated"`` for all that are not real
+    and ``"synthetic"`` for matrices without data; all datasets alike by default."""
+
+    augment: float = 0.23
+    """Share of episodes that blend, join or multiply two correlation matrices."""
+
+    flips: float = 0.15
+    """Share of episodes whose features change sign at random."""
+
+    uneven: float = 0.4
+    """Share of batches whose Ω weighs features unequally."""
+
+    stein: float = 0.3
+    """Weight of Stein's loss beside the log ratio of areas."""
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Build from a table of a TOML file; unknown keys are refused."""
+        return spec_from_dict(cls, fields)
+
+
+@final
+class CorrelationProblem(AbstractProblem):
+    """Correlations of any number of features from any number of columns of P Ω.
+
+    Parameters
+    ----------
+    training, held_out : sequences of MetaDataset
+        Their correlations are computed now.
+    config : CorrelationConfig
+        How episodes are drawn.
+    """
+
+    def __init__(
+        self,
+        training: Sequence[MetaDataset],
+        held_out: Sequence[MetaDataset],
+        config: CorrelationConfig,
+    ) -> None:
+        self.config = config
+        self._pools: dict[str, list[Tensor]] = {}
+        for data in training:
+            group = data.kind if data.real else SIMULATED
+            group = group if config.shares else "all"
+            matrix = torch.from_numpy(_correlations(data, active_only=True))
+            self._pools.setdefault(group, []).append(matrix)
+        shares = config.shares or {"all": 1.0}
+        for group in shares:
+            if group != SYNTHETIC and group not in self._pools:
+                known = ", ".join([*self._pools, SYNTHETIC])
+                raise ConfigError(
+                    f"no dataset is of kind {group!r}; there are {known}."
+                )
+        self._groups = list(shares)
+        self._shares = np.array(list(shares.values())) / sum(shares.values())
+        self._cases = [
+            case for data in held_out for case in _cases(data, config.max_features)
+        ]
+
+    @override
+    def draw(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        d, columns = self._shape(rng)
+        count = self.config.episodes * (1 if d > 60 else 2)
+        matrices = torch.stack([self._episode(d, rng) for _ in range(count)])
+        omega = np.stack([random_groups(d, columns, rng) for _ in range(count)])
+        if rng.random() < self.config.uneven:
+            spread = rng.uniform(0, 1) * rng.normal(size=(count, d, 1))
+            omega = omega * np.exp(spread)
+        return matrices, torch.from_numpy(omega.astype(np.float32))
+
+    @override
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        matrices, omega = batch
+        found = model(omega, matrices @ omega)
+        ratio = log_area_ratio(found, matrices)
+        return (ratio + self.config.stein * stein_loss(found, matrices)).mean()
+
+    @override
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Mean LRE of PCA on held-out datasets, by sketch size and over sizes."""
+        scores: dict[str, list[float]] = {}
+        for size, matrix, kept, omega in self._cases:
+            inner = matrix[np.ix_(kept, kept)]
+            tensors = torch.from_numpy(omega)[None], torch.from_numpy(inner @ omega)
+            found = np.eye(len(matrix))
+            found[np.ix_(kept, kept)] = model(tensors[0], tensors[1][None])[0].numpy()
+            scores.setdefault(f"lre_{size}", []).append(pca_lre(found, matrix))
+        means = {name: float(np.mean(values)) for name, values in scores.items()}
+        return {"score": float(np.mean(list(means.values()))), **means}
+
+    def _shape(self, rng: np.random.Generator) -> tuple[int, int]:
+        """Number of features and of columns: a sketch that does not hold all."""
+        largest, low = self.config.max_features, math.log(self.config.min_numbers)
+        while True:
+            d = int(rng.integers(largest // 2, largest + 1))
+            if rng.random() < 0.55:
+                d = int(np.exp(rng.uniform(math.log(12), math.log(0.75 * largest))))
+            size = np.exp(rng.uniform(low, math.log(self.config.max_numbers)))
+            columns = max(int(size // d), 1)
+            if columns < (d + 1) / 2:
+                return d, columns
+
+    def _episode(self, d: int, rng: np.random.Generator) -> Tensor:
+        matrix, dice = self._one(d, rng), rng.random() / max(self.config.augment, 1e-9)
+        if dice < 0.4:
+            share = float(rng.uniform(0.2, 0.8))
+            matrix = share * matrix + (1 - share) * self._one(d, rng)
+        elif dice < 0.7 and d >= 20:
+            cut = int(rng.integers(d // 4, 3 * d // 4))
+            left, right = self._one(cut, rng), self._one(d - cut, rng)
+            matrix = torch.block_diag(left, right)  # type: ignore[no-untyped-call]
+        elif dice < 1.0:
+            matrix = matrix * self._one(d, rng)
+        if rng.random() < self.config.flips:
+            signs = torch.from_numpy(rng.choice([-1.0, 1.0], d)).to(matrix)
+            matrix = matrix * signs * signs[:, None]
+        return matrix
+
+    def _one(self, d: int, rng: np.random.Generator) -> Tensor:
+        """Correlations of d random features of one dataset."""
+        while True:
+            group = self._groups[rng.choice(len(self._groups), p=self._shares)]
+            if group == SYNTHETIC:
+                return torch.from_numpy(random_correlation(d, rng))
+            wide = [matrix for matrix in self._pools[group] if len(matrix) >= d]
+            if wide:
+                matrix = wide[int(rng.integers(len(wide)))]
+                chosen = torch.from_numpy(rng.permutation(len(matrix))[:d])
+                return matrix[chosen[:, None], chosen]
+
+
+@final
+class PaddedMomentProblem(AbstractProblem):
+    r"""The paper's own problem: :math:`\lVert \mathrm{vec}_{LT}(R) - \psi(z)\rVert_1`.
+
+    Standardised datasets of at most ``n_features`` random features, padded with
+    zeros (paper, eq. comp-pca-neural-loss).
+
+    Parameters
+    ----------
+    training, held_out : sequences of MetaDataset
+        Their correlations are computed now.
+    n_features : int
+        Width of a padded row, 196 in the paper.
+    episodes : int
+        Datasets in a batch, 64 in the paper.
+    """
+
+    def __init__(
+        self,
+        training: Sequence[MetaDataset],
+        held_out: Sequence[MetaDataset],
+        *,
+        n_features: int = 196,
+        episodes: int = 64,
+    ) -> None:
+        self._d, self._episodes = n_features, episodes
+        self._training = [_correlations(data) for data in training]
+        rng = np.random.default_rng(0)
+        matrices = [_correlations(data) for data in held_out]
+        self._held_out = [_padded(matrix, n_features, rng) for matrix in matrices]
+
+    @override
+    def draw(self, rng: np.random.Generator) -> Tensor:
+        chosen = rng.integers(len(self._training), size=self._episodes)
+        parts = [_padded(self._training[index], self._d, rng) for index in chosen]
+        return torch.from_numpy(np.stack(parts))
+
+    @override
+    def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
+        assert isinstance(model, SQNet)
+        i, j = np.tril_indices(self._d)
+        found = model.decode(model.sketch_moments(batch))
+        return (found - batch[:, i, j]).abs().mean()
+
+    @override
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Mean absolute error, which decides, and LRE on held-out datasets."""
+        assert isinstance(model, SQNet)
+        batch = torch.from_numpy(np.stack(self._held_out))
+        found = model.decode(model.sketch_moments(batch)).double().numpy()
+        i, j = np.tril_indices(self._d)
+        scores = []
+        for lower, matrix in zip(found, self._held_out, strict=True):
+            full = np.zeros((self._d, self._d))
+            full[i, j] = full[j, i] = lower
+            scores.append(pca_lre(full, matrix.astype(np.float64)))
+        error = float(self.loss(model, batch))
+        return {"score": error, "lre": float(np.mean(scores))}
+
+
+def pca_lre(found: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+    """Log relative error of the principal components of ``found`` for ``truth``."""
+    errors = [
+        pca_reconstruction_error(truth, np.linalg.eigh(matrix)[1][:, ::-1].T)
+        for matrix in (found, truth)
+    ]
+    return log_relative_error(*errors)
+
+
+def log_area_ratio(found: Tensor, truth: Tensor, gap: float = 0.02) -> Tensor:
+    r"""Differentiable log ratio of reconstruction errors, the LRE of PCA.
+
+    The area under the reconstruction error is :math:`\sum_j w_j\, v_j^\top R v_j` with
+    eigenvectors :math:`v_j` of ``found`` and weights growing with the rank j. Its
+    gradient (Daleckii and Krein) is
+    :math:`V\big(V^\top R V \circ \tfrac{w_i - w_j}{\lambda_i - \lambda_j}\big)V^\top`;
+    where eigenvalues are closer than ``gap`` the quotient is damped.
+
+    Parameters
+    ----------
+    found, truth : tensors of shape (b, d, d)
+        Symmetric; only ``found`` gets a gradient.
+    gap : float
+        Damping of the gradient, in units of eigenvalues.
+
+    Examples
+    --------
+    >>> R = torch.diag(torch.tensor([3.0, 1.0]))[None]
+    >>> log_area_ratio(R, R), log_area_ratio(torch.linalg.inv(R), R).exp()
+    (tensor([0.]), tensor([3.]))
+    """
+    area: Tensor = _ErrorArea.apply(found, truth, gap)  # type: ignore[no-untyped-call]
+    values = torch.linalg.eigvalsh(truth).flip(-1)
+    exact: Tensor = (values * _rank_weights(truth)).sum(dim=-1)
+    return area.log() - exact.log()
+
+
+def stein_loss(found: Tensor, truth: Tensor) -> Tensor:
+    r"""Gaussian likelihood loss :math:`(\mathrm{tr}\hat R^{-1}R + \log\det\hat R)/d`.
+
+    ``found`` gets 0.01 added on its diagonal.
+    """
+    d = truth.shape[-1]
+    root = torch.linalg.cholesky(found + 0.01 * torch.eye(d).to(found))
+    trace = torch.diagonal(torch.cholesky_solve(truth, root), dim1=1, dim2=2)
+    logs = torch.diagonal(root, dim1=1, dim2=2).log()
+    loss: Tensor = (trace.sum(dim=1) + 2 * logs.sum(dim=1)) / d
+    return loss
+
+
+class _ErrorArea(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, found: Tensor, truth: Tensor, gap: float) -> Tensor:
+        values, vectors = torch.linalg.eigh((found + found.mT) / 2)
+        values, vectors = values.flip(-1), vectors.flip(-1)
+        rotated = vectors.mT @ truth @ vectors
+        ctx.save_for_backward(values, vectors, rotated)
+        ctx.gap = gap
+        captured = torch.diagonal(rotated, dim1=-2, dim2=-1)
+        return (captured * _rank_weights(truth)).sum(dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        values, vectors, rotated = ctx.saved_tensors
+        weights = _rank_weights(rotated)
+        steps = values[..., :, None] - values[..., None, :]
+        quotient = (weights[:, None] - weights) * steps / (steps**2 + ctx.gap**2)
+        inner = vectors @ (rotated * quotient) @ vectors.mT
+        return gradients[0][..., None, None] * inner, None, None
+
+
+def _rank_weights(matrix: Tensor) -> Tensor:
+    """Component j (from 0) is missing from the errors at ranks 1..j: trapezoid rule."""
+    weights = torch.arange(matrix.shape[-1]).to(matrix) - 0.5
+    weights[0] = 0.0
+    return weights
+
+
+@lru_cache(maxsize=256)
+def _correlations(
+    data: MetaDataset, *, active_only: bool = False
+) -> NDArray[np.float32]:
+    """Correlations of all features; constant ones have zeros, or are left out."""
+    every = np.arange(data.n_rows), np.arange(data.n_features)
+    rows = data.take(*every)
+    if active_only:
+        rows = rows[:, rows.std(axis=0) > 0]
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for part in np.array_split(rows, max(1, len(rows) // 4096)):
+        total += part.T @ part
+    matrix = (total / len(rows)).astype(np.float32)
+    if active_only:
+        np.fill_diagonal(matrix, 1.0)
+    return matrix
+
+
+def _padded(
+    matrix: NDArray[np.float32], size: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Random features of a dataset, zeros for those it does not have."""
+    chosen = rng.permutation(len(matrix))[:size]
+    padded = np.zeros((size, size), np.float32)
+    padded[: len(chosen), : len(chosen)] = matrix[np.ix_(chosen, chosen)]
+    return padded
+
+
+Case = tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
+
+
+def _cases(data: MetaDataset, max_features: int) -> list[Case]:
+    """Sketch size, correlations, kept features and Ω: always the same."""
+    whole = _correlations(data, active_only=True).astype(np.float64)
+    rng = np.random.default_rng(0)
+    chosen = rng.permutation(len(whole))[:max_features]
+    matrix, d = whole[np.ix_(chosen, chosen)], len(chosen)
+    cases: list[Case] = []
+    for size in SIZES:
+        if d * (d + 1) // 2 > size:
+            kept = np.sort(rng.permutation(d)[:size])
+            columns = max(size // len(kept), 1)
+            omega = random_groups(len(kept), columns, rng)
+            cases.append((size, matrix, kept, omega))
+    return cases

@@ -38,6 +38,8 @@ __all__ = [
     "read_atomic",
 ]
 
+_FLOAT32_STEP = 2.0**-23
+
 Pull = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
@@ -222,7 +224,7 @@ class AtomicSketch:
     scaling : Scaling
         From the units of the rows to those of the atoms.
     noise : float
-        Standard deviation of each entry of ``target``, at most: sampling, privacy.
+        Standard deviation of an entry of ``target``: sampling, privacy, rounding.
     is_bounded : bool
         Whether the map declares a range, ``[-1, 1]`` in scaled units.
     """
@@ -284,9 +286,10 @@ def read_atomic(sketch: Sketch | PrivateSketch) -> AtomicSketch:
         marks = weights["landmarks"] if scaling is None else scaling(features.landmarks)
         atoms = NystromAtoms(marks, weights["root"].astype(np.float64), features.scale)
     target = sketch.mean[where] / shrink
-    # A row's features have norm sqrt(m / 2) (Fourier) or at most about 1 (Nyström).
-    fourier = isinstance(features, FourierFeatures)
-    variance = (0.5 if fourier else 1 / len(target)) / sketch.count
+    # Squared norm of a row's features: m / 2 (Fourier), or about 1 at most (Nyström).
+    norm = len(target) / 2 if isinstance(features, FourierFeatures) else 1.0
+    scatter = max(norm - float(target @ target), 0.0) / len(target)
+    variance = scatter / sketch.count + _FLOAT32_STEP**2
     if isinstance(sketch, PrivateSketch):
         variance += (sketch.noise_std / sketch.count / shrink) ** 2
     return AtomicSketch(

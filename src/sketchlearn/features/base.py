@@ -60,6 +60,8 @@ _KINDS = {
     "bloom": "sketchlearn.features.hashing:BloomFeatures",
     "concatenated": "sketchlearn.features.composition:ConcatenatedFeatures",
     "clipped": "sketchlearn.features.clipping:ClippedFeatures",
+    "cells": "sketchlearn.features.subspace:CellFeatures",
+    "subspace-fourier": "sketchlearn.features.subspace:SubspaceFourierFeatures",
 }
 
 

@@ -125,6 +125,13 @@ def test_a_hopeless_sketch_gives_finite_clusters_and_no_warning(scale):
     assert np.isfinite(decoding.residual)
 
 
+def test_a_sketch_of_nothing_but_noise_does_not_converge():
+    phi = FourierFeatures(5, 200, scale=1e-3, law="adapted", seed=0)
+    decoding = CLAMPDecoder(4, bounds=BOUNDS).decode(sketch_rows(ROWS, phi))
+    assert decoding.residual > 0.9
+    assert not decoding.converged
+
+
 def test_a_search_that_has_not_settled_says_so():
     sketch = sketch_rows(ROWS, PHI)
     decoding = CLAMPDecoder(4, bounds=BOUNDS, max_iter=2, n_starts=1).decode(sketch)

@@ -45,16 +45,18 @@ __all__ = ["CLAMPDecoder"]
 _GRID = np.linspace(-4.0, 4.0, 48)
 _WARM_UP, _TUNE_EVERY = 20, 5
 _NOISE_MARGIN = 1.5
+_MOST_UNEXPLAINED = 0.5
 _STILL = 3e-4
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CLAMPDecoder(AbstractDecoder[Clusters]):
     """Clusters by approximate message passing (CL-AMP).
 
-    Only for Fourier features. A search that diverges or does not settle returns the
-    best centres it met, always finite, with ``converged=False``.
+    Only for Fourier features. A search that diverges, does not settle, or explains less
+    than half of the energy of the sketch returns the best centres it met, always
+    finite, with ``converged=False``.
 
     Parameters
     ----------
@@ -106,22 +108,25 @@ class CLAMPDecoder(AbstractDecoder[Clusters]):
         part = read_atomic(sketch)
         model = _read_phasors(part, self.bounds, self.n_clusters)
         rng = np.random.default_rng(self.seed)
-        best, n_iter = None, 0
-        for _ in range(self.n_starts):
-            found = self._run(model, rng)
-            n_iter += found.n_iter
-            if best is None or found.misfit < best.misfit:
-                best = found
-            if best.misfit <= _NOISE_MARGIN * model.noise:
+        found: list[_Found] = []
+        while len(found) < self.n_starts:
+            found.append(self._run(model, rng))
+            if found[-1].misfit <= _NOISE_MARGIN * model.noise:
                 break
-        assert best is not None
+        best = min(found, key=lambda one: one.misfit)
         state = best.state
         params = part.clusters(
             state.centres + model.middle,
             state.weights,
             np.repeat(state.taus[:, None], len(model.middle), axis=1),
         )
-        return Decoding(params, best.misfit / model.size, n_iter, best.converged)
+        residual = best.misfit / model.size
+        return Decoding(
+            params,
+            residual,
+            n_iter=sum(one.n_iter for one in found),
+            converged=best.settled and residual**2 <= _MOST_UNEXPLAINED,
+        )
 
     def _run(self, model: _Phasors, rng: np.random.Generator) -> _Found:
         state = model.start(self.n_clusters, rng)
@@ -135,7 +140,7 @@ class CLAMPDecoder(AbstractDecoder[Clusters]):
                     after = model.tune(after)
                 misfit = model.misfit(after)
                 if not np.isfinite(misfit):
-                    return _Found(best, least, done, converged=False)
+                    return _Found(best, least, done, settled=False)
                 moved = np.abs(after.centres - state.centres).max()
                 still = bool(moved <= _STILL * model.unit)
                 state = after
@@ -143,7 +148,7 @@ class CLAMPDecoder(AbstractDecoder[Clusters]):
                     best, least = after, misfit
                 if still and done > 2 * _WARM_UP:
                     break
-        return _Found(best, least, done, converged=still)
+        return _Found(best, least, done, settled=still)
 
 
 @final
@@ -166,7 +171,7 @@ class _Found:
     state: _State
     misfit: float
     n_iter: int
-    converged: bool
+    settled: bool
 
 
 @final

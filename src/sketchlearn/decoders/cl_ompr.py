@@ -40,7 +40,7 @@ _NOISE_MARGIN = 1.5
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CLOMPRDecoder(AbstractDecoder[Clusters]):
     r"""Clusters by orthogonal matching pursuit over a continuum of atoms.
 

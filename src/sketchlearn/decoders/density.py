@@ -10,12 +10,15 @@ density; no row is looked at again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+from sklearn.mixture import GaussianMixture
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
@@ -24,6 +27,7 @@ from sketchlearn.decoders.density_fit import (
     FittedMixture,
     FourierTarget,
     fit_mixture,
+    mixture_loss,
 )
 from sketchlearn.decoders.density_model import Density
 from sketchlearn.decoders.density_prior import copula_rows, planned_range
@@ -127,28 +131,42 @@ class DensityDecoder(AbstractDecoder[Density]):
     def _descend(
         self, target: FourierTarget, prior: NDArray[np.float64], floor: float
     ) -> FittedMixture:
-        """The best of several descents, its covariances freed if that is needed."""
-        h, r = target.frequencies.shape
-        size = self.n_components or int(np.clip(h // r, 8, _MOST_COMPONENTS))
+        """A mixture with components to spare, reduced to those asked for."""
         rng = np.random.default_rng(self.seed)
-        first: CovarianceShape = "tied" if self.shape == "auto" else "diag"
-        if self.shape == "tied":
-            first = "tied"
-        fits = [
-            fit_mixture(
-                target,
-                _start(prior, size, rng, random=restart > 0),
-                shape=first,
-                max_iter=self.max_iter,
-            )
+        h, r = target.frequencies.shape
+        asked = self.n_components or 0
+        if asked:
+            alone = _gaussian(target, asked, diagonal=self.shape in ("tied", "diag"))
+            if asked == 1 or alone.loss <= 1.5 * floor:
+                return alone  # more cannot be told from the sketch
+        size = max(int(np.clip(h // r, 8, _MOST_COMPONENTS)), 2 * asked)
+        # Short descents tell the good start; only that one is followed to its end.
+        starts = [
+            _start(prior, size, rng, random=restart > 0)
             for restart in range(self.restarts)
         ]
-        best = min(fits, key=lambda fit: fit.loss)
-        if self.shape == "full":
-            return fit_mixture(target, best, shape="full", max_iter=self.max_iter)
-        if self.shape == "auto" and best.loss > 1.5 * floor:
-            return fit_mixture(target, best, shape="diag", max_iter=self.max_iter)
-        return best
+        best = self._best(target, starts, "tied", self.max_iter // 3)
+        best = fit_mixture(target, best, shape="tied", max_iter=self.max_iter)
+        if self.shape != "tied" and best.loss > 1.5 * floor:
+            best = fit_mixture(target, best, shape="diag", max_iter=self.max_iter)
+        if not asked:
+            return best
+        shape: CovarianceShape = "diag" if self.shape == "auto" else self.shape
+        starts = [_reduced(best, asked, rng), _start(prior, asked, rng, random=False)]
+        return self._best(target, starts, shape, self.max_iter)
+
+    def _best(
+        self,
+        target: FourierTarget,
+        starts: list[FittedMixture],
+        shape: CovarianceShape,
+        max_iter: int,
+    ) -> FittedMixture:
+        fits = [
+            fit_mixture(target, start, shape=shape, max_iter=max_iter)
+            for start in starts
+        ]
+        return min(fits, key=lambda fit: fit.loss)
 
     def _axes(self, part: _Fourier, moments: Moments) -> NDArray[np.float64]:
         """Directions in which rows have unit variance, shape (d, r)."""
@@ -222,7 +240,18 @@ def _target(
         turned.append((values[:h] + 1j * values[h:]) * np.exp(-1j * phases))
         frequencies.append(waves.T @ lift)
     z = np.concatenate(turned)
-    return FourierTarget(np.concatenate(frequencies), z.real, z.imag)
+    back = np.linalg.pinv(lift)
+    second = back @ moments.covariance @ back.T
+    return FourierTarget(np.concatenate(frequencies), z.real, z.imag, second)
+
+
+def _gaussian(target: FourierTarget, size: int, *, diagonal: bool) -> FittedMixture:
+    """The Gaussian of the moments, as ``size`` equal components."""
+    r = target.frequencies.shape[1]
+    factor = np.eye(r) if diagonal else np.linalg.cholesky(target.second)
+    factors = np.tile(factor.astype(np.float64), (size, 1, 1))
+    alone = FittedMixture(np.full(size, 1 / size), np.zeros((size, r)), factors, 0.0)
+    return replace(alone, loss=mixture_loss(target, alone))
 
 
 def _start(
@@ -237,6 +266,23 @@ def _start(
         )
     weights, means, variances = _pieces(prior, size, rng)
     return FittedMixture(weights, means, np.sqrt(variances)[..., None] * np.eye(r), 0.0)
+
+
+def _reduced(
+    mixture: FittedMixture, size: int, rng: np.random.Generator
+) -> FittedMixture:
+    """A mixture of fewer components, by EM on points drawn from the larger one."""
+    labels = rng.choice(len(mixture.weights), _PRIOR_ROWS, p=mixture.weights)
+    unit = rng.standard_normal((_PRIOR_ROWS, mixture.means.shape[1], 1))
+    points = mixture.means[labels] + (mixture.factors[labels] @ unit)[..., 0]
+    search = GaussianMixture(
+        size, n_init=3, tol=1e-2, random_state=int(rng.integers(2**31))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SklearnConvergenceWarning)
+        search.fit(points)
+    factors = np.linalg.cholesky(search.covariances_)
+    return FittedMixture(search.weights_, search.means_, factors, 0.0)
 
 
 def _pieces(
@@ -315,25 +361,18 @@ def _mixture_of_rows(
 def _constant(moments: Moments) -> Density:
     """The density of rows that are all the same."""
     d = len(moments.mean)
-    small = 1e-9 * max(1.0, float(np.abs(moments.mean).max()))
-    return Density(
-        moments.count,
-        np.ones(1),
-        np.zeros((1, d)),
-        small * np.eye(d)[None],
-        np.eye(d),
-        moments.mean,
-        0.0,
-    )
+    one, none = np.ones(1), np.zeros((1, d))
+    still = np.zeros((1, d, d))
+    return Density(moments.count, one, none, still, np.eye(d), moments.mean, 0.0)
 
 
 def _outside(moments: Moments, lift: NDArray[np.float64]) -> float:
     """Mean variance in the directions orthogonal to the columns of ``lift``."""
     d, r = lift.shape
     basis = np.linalg.qr(lift)[0]
-    inside = np.einsum("ir,ij,jr->", basis, moments.covariance, basis)
-    left = float(np.trace(moments.covariance)) - float(inside)
-    return max(left, 0.0) / max(d - r, 1)
+    inside = np.trace(basis.T @ moments.covariance @ basis)
+    left = float(np.trace(moments.covariance) - inside)
+    return max(left, 0.0) / max(int(d - r), 1)
 
 
 def _prior(

@@ -1,13 +1,13 @@
 r"""Gaussian mixtures fitted to the characteristic function of rows.
 
-In coordinates of zero mean and unit covariance, the mixture with weights
+In coordinates of zero mean and unit variance, the mixture with weights
 :math:`\alpha_j`, means :math:`\mu_j` and covariances :math:`\Sigma_j` that minimises
 
 .. math::
     \sum_f \Big| \sum_j \alpha_j e^{-\frac12 \omega_f^\top \Sigma_j \omega_f
     + i\,\omega_f^\top \mu_j} - z_f \Big|^2
     + \Big\lVert \sum_j \alpha_j \mu_j \Big\rVert^2
-    + \Big\lVert \sum_j \alpha_j (\mu_j\mu_j^\top + \Sigma_j) - I \Big\rVert_F^2 ,
+    + \Big\lVert \sum_j \alpha_j (\mu_j\mu_j^\top + \Sigma_j) - C \Big\rVert_F^2 ,
 
 by L-BFGS with exact gradients.
 """
@@ -21,7 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-__all__ = ["CovarianceShape", "FourierTarget", "FittedMixture", "fit_mixture"]
+__all__ = [
+    "CovarianceShape",
+    "FittedMixture",
+    "FourierTarget",
+    "fit_mixture",
+    "mixture_loss",
+]
 
 CovarianceShape = Literal["tied", "diag", "full"]
 
@@ -38,11 +44,14 @@ class FourierTarget:
     frequencies : array of shape (h, r)
     cosines, sines : arrays of shape (h,)
         Real and imaginary part of z.
+    second : array of shape (r, r)
+        Covariance C of the rows in these coordinates, of unit diagonal.
     """
 
     frequencies: NDArray[np.float64]
     cosines: NDArray[np.float64]
     sines: NDArray[np.float64]
+    second: NDArray[np.float64]
 
 
 @final
@@ -92,7 +101,7 @@ def fit_mixture(
     Examples
     --------
     >>> w = np.array([[0.5], [1.0], [2.0]])
-    >>> still = FourierTarget(w, np.exp(-(w[:, 0] ** 2) / 2), np.zeros(3))
+    >>> still = FourierTarget(w, np.exp(-(w[:, 0] ** 2) / 2), np.zeros(3), np.eye(1))
     >>> begin = FittedMixture(np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)) / 2, 0.0)
     >>> found = fit_mixture(still, begin, shape="diag")
     >>> bool(abs(found.means[0, 0]) < 1e-3), round(float(found.factors[0, 0, 0]), 3)
@@ -116,6 +125,12 @@ def fit_mixture(
         int(result.nit),
         bool(result.success),
     )
+
+
+def mixture_loss(target: FourierTarget, mixture: FittedMixture) -> float:
+    """Summed squared error of a mixture as it is."""
+    problem = _Problem(target, "full", *mixture.means.shape)
+    return problem(problem.pack(mixture))[0]
 
 
 @final
@@ -221,7 +236,7 @@ class _Problem:
         heavy = weights[:, None] * means
         products = factors @ np.swapaxes(factors, 1, 2)
         within = np.einsum("j,jab->ab", weights, products)
-        second = heavy.T @ means + within - np.eye(self.r)
+        second = heavy.T @ means + within - self.target.second
         pull = means @ second
         by_weight = 2 * means @ first + 2 * (
             (pull * means).sum(axis=1) + np.einsum("jab,ab->j", products, second)

@@ -12,8 +12,12 @@ from sketchlearn.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from sketchlearn.auditing import AuditReport, audit
+    from sketchlearn.estimators.classifier import CompressiveClassifier
+    from sketchlearn.estimators.kmeans import CompressiveKMeans
+    from sketchlearn.estimators.mixture import CompressiveGaussianMixture
     from sketchlearn.estimators.pca import CompressivePCA
     from sketchlearn.estimators.ridge import CompressiveRidge
+    from sketchlearn.features.activation import ActivationFeatures
     from sketchlearn.features.base import AbstractFeatureMap
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
     from sketchlearn.features.network import NetworkFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
+    from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
     from sketchlearn.ledger import Ledger
     from sketchlearn.privacy import (
         PrivateSketch,
@@ -43,9 +48,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AbstractFeatureMap": "features.base",
+    "ActivationFeatures": "features.activation",
     "AuditReport": "auditing",
     "BloomFeatures": "features.hashing",
     "Budget": "statement",
+    "CellFeatures": "features.subspace",
+    "CompressiveClassifier": "estimators.classifier",
+    "CompressiveGaussianMixture": "estimators.mixture",
+    "CompressiveKMeans": "estimators.kmeans",
     "CompressivePCA": "estimators.pca",
     "CompressiveRidge": "estimators.ridge",
     "ConcatenatedFeatures": "features.composition",
@@ -64,15 +74,16 @@ _HOMES = {
     "SQNetSpec": "sqnet",
     "Scaling": "scaling",
     "Sketch": "sketch",
+    "SubspaceFourierFeatures": "features.subspace",
     "audit": "auditing",
     "clipped": "features.clipping",
     "dumps": "storage",
     "list_models": "registry",
     "load": "storage",
     "load_model": "registry",
-    "open_rows": "rows.batches",
     "loads": "storage",
     "merge_disjoint": "privacy",
+    "open_rows": "rows.batches",
     "release": "privacy",
     "release_by_label": "privacy",
     "save": "storage",
@@ -81,9 +92,14 @@ _HOMES = {
 
 __all__ = [
     "AbstractFeatureMap",
+    "ActivationFeatures",
     "AuditReport",
     "BloomFeatures",
     "Budget",
+    "CellFeatures",
+    "CompressiveClassifier",
+    "CompressiveGaussianMixture",
+    "CompressiveKMeans",
     "CompressivePCA",
     "CompressiveRidge",
     "ConcatenatedFeatures",
@@ -102,6 +118,7 @@ __all__ = [
     "SQNetSpec",
     "Scaling",
     "Sketch",
+    "SubspaceFourierFeatures",
     "audit",
     "clipped",
     "dumps",

@@ -61,6 +61,9 @@ _KINDS = {
     "concatenated": "sketchlearn.features.composition:ConcatenatedFeatures",
     "clipped": "sketchlearn.features.clipping:ClippedFeatures",
     "network": "sketchlearn.features.network:NetworkFeatures",
+    "cells": "sketchlearn.features.subspace:CellFeatures",
+    "subspace-fourier": "sketchlearn.features.subspace:SubspaceFourierFeatures",
+    "activation": "sketchlearn.features.activation:ActivationFeatures",
 }
 
 

@@ -1,0 +1,229 @@
+r"""What the estimators that read a density share: plans of one and of two rounds.
+
+One round sketches moments and, where there is room, Fourier features at several
+scales, with a map that needs nothing but the range of the features. Two rounds look at
+the rows twice: the moments of the first pass place what the second one sketches in the
+principal directions. The second sketch holds the moments too, so that it is all that
+is kept, and merging, adding and forgetting are plain arithmetic on it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
+
+from sketchlearn.decoders.density_prior import planned_range
+from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.estimators.base import (
+    AbstractSketchEstimator,
+    column_extremes,
+    is_streamed,
+    plan_scaling,
+    plan_second_moments,
+    seed_of,
+    varying,
+)
+from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.privacy import PrivateSketch
+from sketchlearn.rows.batches import Batches
+from sketchlearn.scaling import Origin
+from sketchlearn.sketch import Sketch, accumulate
+
+__all__ = ["AbstractDensityEstimator", "SecondRound"]
+
+FOURIER_SCALES = (0.1, 0.2, 0.4)
+"""Kernel scales of a one-round plan, for rows scaled to [-1, 1]."""
+
+MOMENT_SHARE = 0.8
+"""Share of the numbers of a two-round plan that second moments may take."""
+
+
+class SecondRound:
+    """What is known when the second map is planned."""
+
+    def __init__(
+        self,
+        first: Sketch | PrivateSketch,
+        room: int,
+        extremes: NDArray[np.floating] | None,
+    ) -> None:
+        part, _ = second_moment_part(first.feature_map)
+        self.part: MomentFeatures | CrossMomentFeatures = part
+        self.moments: Moments = NystromDecoder().decode(first).params
+        self.room = room - _counted(part)
+        low, high = planned_range(part.scaling, part.reach, part.n_features)
+        if extremes is not None:
+            low, high = np.maximum(low, extremes[0]), np.minimum(high, extremes[1])
+        self.low, self.high = low, high
+        public = isinstance(first, PrivateSketch) and part.origin == "declared"
+        self.origin: Origin = "declared" if public else "data"
+
+    def scaled_basis(self, basis: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Directions for scaled rows from directions for rows."""
+        scaling = self.part.scaling
+        return basis if scaling is None else basis / scaling.factor[:, None]
+
+    @property
+    def scaled_centre(self) -> NDArray[np.float64]:
+        """The mean in units of the scaled rows."""
+        scaling = self.part.scaling
+        mean = self.moments.mean
+        return mean if scaling is None else (mean - scaling.shift) * scaling.factor
+
+
+class AbstractDensityEstimator(AbstractSketchEstimator):
+    """An estimator that decodes a density from one or two rounds of sketching."""
+
+    sketch_size: int
+    rounds: int | None
+    bounds: tuple[ArrayLike, ArrayLike] | None
+    random_state: int
+
+    @abstractmethod
+    def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
+        """What the second round adds to the moments; None if there is no room."""
+
+    @override
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sketch the rows, in one pass or two, and decode the sketch.
+
+        Parameters
+        ----------
+        X : rows
+            Array, frame, Arrow table, sparse matrix, tensor, or path or glob of
+            Parquet, CSV or Arrow files; a generator of batches for one round only.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        with self._all_or_nothing():
+            batches = self._open(X, y, reset=True)
+            extremes = column_extremes(batches, whole=not is_streamed(X))
+            rounds = self._check_rounds()
+            if rounds is None:
+                once = self.bounds is not None or isinstance(X, Iterator)
+                rounds = 1 if once else 2
+            return self.fit_sketch(self._sketch(batches, extremes, rounds))
+
+    def plan(
+        self,
+        n_features: int,
+        *,
+        rows: NDArray[np.floating] | None = None,
+        first: Sketch | PrivateSketch | None = None,
+    ) -> AbstractFeatureMap:
+        """The feature map parties must use to sketch for ``fit_sketch``.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers in a row.
+        rows : array, optional
+            A sample of the data to read scales from, where no ``bounds`` are
+            declared; without either, values up to 32 are accepted.
+        first : Sketch or PrivateSketch, optional
+            The merged sketch of the first round: gives the map of the second. With
+            ``rounds=2`` and without it, the map of the first round.
+
+        Returns
+        -------
+        AbstractFeatureMap
+        """
+        if first is not None:
+            if first.feature_map.n_features != n_features:
+                raise FeatureMapError(
+                    f"first is a sketch of {first.feature_map.n_features} features, "
+                    f"but n_features={n_features}."
+                )
+            return self._plan_both(first, rows)
+        return self._plan_first(n_features, rows, rounds=self._check_rounds() or 1)
+
+    def _sketch(
+        self, batches: Batches, extremes: NDArray[np.floating], rounds: int
+    ) -> Sketch:
+        d = extremes.shape[1]
+        sketch = accumulate(batches, self._plan_first(d, extremes, rounds=rounds))
+        if rounds == 1:
+            return sketch
+        feature_map = self._plan_both(sketch, extremes)
+        return (
+            sketch
+            if feature_map is sketch.feature_map
+            else accumulate(batches, feature_map)
+        )
+
+    def _plan_first(
+        self, n_features: int, rows: NDArray[np.floating] | None, *, rounds: int
+    ) -> AbstractFeatureMap:
+        size = require_positive_int("sketch_size", self.sketch_size)
+        scaling, reach = plan_scaling(self.bounds, n_features, rows)
+        seed = seed_of(self.random_state)
+        needed = n_features * (n_features + 1) // 2
+        exact = needed <= size // 2 if rounds == 1 else needed <= MOMENT_SHARE * size
+        room = size if rounds == 1 else max(1, int(MOMENT_SHARE * size))
+        moments = plan_second_moments(
+            n_features=n_features,
+            sketch_size=needed if exact else room,
+            scaling=scaling,
+            reach=reach,
+            active=varying(rows) if scaling.origin == "data" else None,
+            seed=seed,
+        )
+        each = (size - needed) // (2 * len(FOURIER_SCALES)) * 2
+        if rounds == 2 or not exact or each < 2:
+            return moments
+        fourier = [
+            FourierFeatures(
+                n_features,
+                each,
+                scale=scale,
+                law="adapted",
+                seed=seed + i,
+                scaling=scaling,
+            )
+            for i, scale in enumerate(FOURIER_SCALES)
+        ]
+        return ConcatenatedFeatures([moments, *fourier])
+
+    def _plan_both(
+        self, first: Sketch | PrivateSketch, extremes: NDArray[np.floating] | None
+    ) -> AbstractFeatureMap:
+        size = require_positive_int("sketch_size", self.sketch_size)
+        known = SecondRound(first, size, extremes)
+        second = self._plan_second(known)
+        if second is None:
+            return first.feature_map
+        return ConcatenatedFeatures([known.part, second])
+
+    def _check_rounds(self) -> int | None:
+        if self.rounds not in (None, 1, 2) or isinstance(self.rounds, bool):
+            raise FeatureMapError(
+                f"rounds must be 1, 2 or None (chosen for you); got {self.rounds!r}."
+            )
+        return self.rounds
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+        return self._open_features(X, reset=reset)
+
+    @override
+    def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
+        return self.plan(rows.shape[1], rows=rows)
+
+
+def _counted(part: MomentFeatures | CrossMomentFeatures) -> int:
+    """Numbers of a moment map beside means and variances."""
+    if isinstance(part, MomentFeatures):
+        return part.sketch_size - part.n_features
+    return part.sketch_size - 2 * part.n_features

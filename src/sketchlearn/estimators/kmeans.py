@@ -1,0 +1,300 @@
+"""k-means from one sketch, for every k."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.cluster import KMeans
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import override
+
+from sketchlearn.decoders.density import DensityDecoder, principal_directions
+from sketchlearn.decoders.density_model import Clusters, Density, find_clusters
+from sketchlearn.decoders.density_prior import copula_rows
+from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
+from sketchlearn.estimators.base import is_streamed, seed_of
+from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
+from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.privacy import PrivateSketch
+from sketchlearn.sketch import Sketch
+
+__all__ = ["CompressiveKMeans", "SelectionOfK"]
+
+_MOST_DIRECTIONS = 14
+_PRIOR_ROWS = 8192
+_WEAK = 1e-3
+"""Directions with less than this share of the largest variance get no cells."""
+
+
+@final
+class CompressiveKMeans(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    AbstractDensityEstimator,
+):
+    """k-means from one small sketch that serves every k.
+
+    The sketch is decoded into a density, and k-means is solved on the density. With
+    two rounds, the moments of a first pass place the cells of a partition, and a
+    second pass counts and averages the rows in each; with one round, a Gaussian
+    mixture is fitted to moments and Fourier features.
+
+    Parameters
+    ----------
+    n_clusters : int
+        k.
+    sketch_size : int
+        Numbers the sketch may hold, beside means and variances, all rounds together.
+    rounds : {1, 2} or None
+        Passes over the rows. Two are more accurate, but the second map is planned
+        from the rows: estimators fitted apart do not merge (share a :meth:`plan`),
+        and a stream cannot be read twice. None takes two, unless ``bounds`` are
+        declared or the rows are a stream.
+    bounds : pair (low, high), optional
+        Declared range of the features: two numbers or two vectors. Values beyond it
+        (rounded out to a power of two) are refused. Without it, scales are read from
+        the rows: all of them in memory, the first ones of a stream or file.
+    n_init : int
+        Starts of Lloyd's algorithm on the density; the best is kept.
+    random_state : int
+        Seed of the sketch and of the search; the same on every party that is to
+        merge. None is 0.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_features_in_)
+    inertia_ : float
+        Summed squared distance of the rows to their centres, *estimated* from the
+        density. ``-score(X)`` is the inertia of rows at hand.
+    labels_ : array of shape (n,)
+        Of the rows passed to ``fit``, where they were in memory; gone after
+        ``partial_fit``, ``forget``, ``merge`` and ``fit_sketch``.
+    density_ : Density
+        What the sketch says of the rows.
+    n_iter_, n_samples_seen_, n_features_in_ : int
+    sketch_ : Sketch
+        All that is kept of the data.
+
+    Examples
+    --------
+    >>> import numpy as np, sketchlearn as sl
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2)) * 0.1 + rng.choice([-1.0, 1.0], (2000, 1))
+    >>> km = CompressiveKMeans(n_clusters=2, sketch_size=200).fit(X)
+    >>> bool(abs(np.sort(km.cluster_centers_[:, 0]) - [-1, 1]).max() < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        sketch_size: int = 2000,
+        rounds: int | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        n_init: int = 10,
+        random_state: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.sketch_size = sketch_size
+        self.rounds = rounds
+        self.bounds = bounds
+        self.n_init = n_init
+        self.random_state = random_state
+
+    @override
+    def fit(self, X: Any, y: Any = None) -> Self:
+        super().fit(X, y)
+        if not is_streamed(X):
+            self.labels_ = self.predict(X)
+        return self
+
+    @override
+    def fit_sketch(
+        self, sketch: Sketch | PrivateSketch, *, n_clusters: int | None = None
+    ) -> Self:
+        """Decode a sketch made with a map from :meth:`plan`.
+
+        Parameters
+        ----------
+        sketch : Sketch or PrivateSketch
+            Of moments, with Fourier features or cells beside them.
+        n_clusters : int, optional
+            k for this time; the estimator's own by default.
+
+        Returns
+        -------
+        self
+        """
+        k = self.n_clusters if n_clusters is None else n_clusters
+        k = require_positive_int("n_clusters", k)
+        require_positive_int("n_init", self.n_init)
+        if isinstance(sketch, Sketch) and sketch.count < k:
+            raise RowsError(
+                f"n_samples={sketch.count} should be >= n_clusters={k}: ask for fewer "
+                "clusters or sketch more rows."
+            )
+        density = self._decode(sketch)
+        found = self._clusters(density, k)
+        if len(np.unique(found.centers, axis=0)) < k:
+            warnings.warn(
+                f"the sketch shows fewer than n_clusters={k} distinct places: some "
+                "centres are the same.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.cluster_centers_ = found.centers
+        self.inertia_ = found.inertia * density.count
+        self.n_iter_ = found.n_iter
+        self.n_samples_seen_ = density.count
+        self.density_: Density = density
+        self._name_features(sketch, np.arange(len(density.centre)))
+        self.sketch_ = sketch
+        if hasattr(self, "labels_"):
+            del self.labels_
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int32]:
+        """Number of the nearest centre of each row."""
+        rows = self._check_rows(X)
+        distances = euclidean_distances(rows, self.cluster_centers_, squared=True)
+        return np.asarray(distances.argmin(axis=1), np.int32)
+
+    def transform(self, X: Any) -> NDArray[np.floating]:
+        """Distance of each row to every centre."""
+        rows = self._check_rows(X)
+        return np.asarray(euclidean_distances(rows, self.cluster_centers_))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the inertia of rows: summed squared distances to their centres."""
+        return -float((self.transform(X).min(axis=1) ** 2).sum())
+
+    def sample(self, n_samples: int = 1) -> NDArray[np.float64]:
+        """Draw synthetic rows from the density."""
+        check_is_fitted(self, "density_")
+        rng = np.random.default_rng([seed_of(self.random_state), 1])
+        n_rows = require_positive_int("n_samples", n_samples)
+        return self.density_.sample(n_rows, rng)[0]
+
+    def select_k(self, candidates: Iterable[int] = range(2, 21)) -> SelectionOfK:
+        """Compare numbers of clusters on the density, without looking at rows.
+
+        Parameters
+        ----------
+        candidates : iterable of int
+            Numbers of clusters to try, each at least 2.
+
+        Returns
+        -------
+        SelectionOfK
+        """
+        check_is_fitted(self, "density_")
+        points, weights = self.density_.points(np.random.default_rng(0))
+        basis = np.linalg.qr(self.density_.lift)[0]
+        inertias, scores = [], []
+        ks = [require_positive_int("candidates", k) for k in candidates]
+        for k in ks:
+            found = self._clusters(self.density_, k)
+            local = (found.centers - self.density_.centre) @ basis
+            gaps = np.sort(euclidean_distances(points, local), axis=1)
+            second = gaps[:, min(1, k - 1)]
+            ratio = gaps[:, 0] / np.where(second > 0, second, 1.0)
+            scores.append(float(weights @ (1 - ratio)) if k > 1 else 0.0)
+            inertias.append(found.inertia * self.density_.count)
+        return SelectionOfK(tuple(ks), np.array(inertias), np.array(scores))
+
+    @override
+    def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
+        values, directions = principal_directions(known.moments)
+        strong = int((values > _WEAK * values[:1]).sum())
+        r = min(_MOST_DIRECTIONS, known.moments.n_directions, strong)
+        r = min(r, known.room // 4)
+        if r < 1:
+            return None
+        unit = float(np.sqrt(values[0]))
+        basis = directions[:, :r] / unit
+        seed = seed_of(self.random_state)
+        rows = copula_rows(
+            known.moments,
+            known.low,
+            known.high,
+            n_rows=_PRIOR_ROWS,
+            rng=np.random.default_rng([seed, 2]),
+        )
+        local = (rows - known.moments.mean) @ basis
+        n_cells = min(known.room // (1 + r), len(np.unique(local, axis=0)))
+        search = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
+        return CellFeatures(
+            search.fit(local).cluster_centers_,
+            basis=known.scaled_basis(basis),
+            centre=known.scaled_centre,
+            reach=known.part.reach,
+            origin=known.origin,
+            scaling=known.part.scaling,
+        )
+
+    def _decode(self, sketch: Sketch | PrivateSketch) -> Density:
+        """The density of a sketch; the one at hand for another k of the same."""
+        if getattr(self, "sketch_", None) is sketch:
+            return self.density_
+        seed = seed_of(self.random_state)
+        return DensityDecoder(seed=seed).decode(sketch).params
+
+    def _clusters(self, density: Density, k: int) -> Clusters:
+        rng = np.random.default_rng([seed_of(self.random_state), 3])
+        return find_clusters(density, k, rng=rng, n_init=self.n_init)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SelectionOfK:
+    """How well different numbers of clusters fit a density.
+
+    Parameters
+    ----------
+    candidates : tuple of int
+    inertias : array
+        Estimated inertia for each number of clusters.
+    scores : array
+        Mean of one minus the distance to the nearest centre over the distance to the
+        next: a silhouette, 1 for tight clusters far apart.
+    """
+
+    candidates: tuple[int, ...]
+    inertias: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    @property
+    def best(self) -> int:
+        """The number of clusters with the best score."""
+        return self.candidates[int(self.scores.argmax())]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw inertia and score against k with matplotlib; returns the axes."""
+        pyplot = import_extra("matplotlib.pyplot", "plots")
+        if axes is None:
+            axes = pyplot.subplots()[1]
+        axes.plot(self.candidates, self.inertias, "o-", color="C0")
+        axes.set(xlabel="number of clusters", ylabel="estimated inertia")
+        other = axes.twinx()
+        other.plot(self.candidates, self.scores, "s--", color="C1")
+        other.set_ylabel("silhouette (dashed)")
+        other.axvline(self.best, color="C1", alpha=0.3)
+        return axes

@@ -1,0 +1,227 @@
+"""Gaussian mixtures from one sketch."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, Self, final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.special import logsumexp
+from sklearn.base import DensityMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import override
+
+from sketchlearn.decoders.density import DensityDecoder, principal_directions
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
+from sketchlearn.estimators.base import seed_of
+from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
+from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.subspace import SubspaceFourierFeatures
+from sketchlearn.privacy import PrivateSketch
+from sketchlearn.rows.batches import Batches
+from sketchlearn.sketch import Sketch
+
+__all__ = ["CompressiveGaussianMixture", "CovarianceType"]
+
+CovarianceType = Literal["diag", "full"]
+
+_MOST_DIRECTIONS = 16
+
+
+@final
+class CompressiveGaussianMixture(
+    DensityMixin,
+    AbstractDensityEstimator,
+):
+    r"""A Gaussian mixture fitted to one small sketch of the rows.
+
+    The mixture whose characteristic function and moments match those of the sketch.
+    With two rounds it lives on the principal directions that a first pass found, with
+    isotropic noise on the others; with one round, for few features, on all of them.
+
+    Parameters
+    ----------
+    n_components : int
+        Components of the mixture.
+    covariance_type : {"full", "diag"}
+        Any covariances, or diagonal ones.
+    sketch_size : int
+        Numbers the sketch may hold, beside means and variances, all rounds together.
+    rounds : {1, 2} or None
+        Passes over the rows; None takes two, unless ``bounds`` are declared or the
+        rows are a stream.
+    bounds : pair (low, high), optional
+        Declared range of the features; see :class:`CompressiveKMeans`.
+    reg_covar : float
+        Added to the diagonal of every covariance.
+    random_state : int
+        Seed of the sketch and of the search. None is 0.
+
+    Attributes
+    ----------
+    weights_ : array of shape (n_components,)
+    means_ : array of shape (n_components, n_features_in_)
+    covariances_ : array of shape (n_components, d, d), or (n_components, d) if "diag"
+    converged_ : bool
+    residual_ : float
+        Relative distance between the sketch and what the mixture explains of it.
+    n_iter_, n_samples_seen_, n_features_in_ : int
+    sketch_ : Sketch
+        All that is kept of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 1)) + 4 * (rng.random((5000, 1)) < 0.25)
+    >>> gm = CompressiveGaussianMixture(2, sketch_size=60).fit(X)
+    >>> bool(abs(np.sort(gm.weights_) - [0.25, 0.75]).max() < 0.03)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: CovarianceType = "full",
+        sketch_size: int = 2000,
+        rounds: int | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        reg_covar: float = 1e-6,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.sketch_size = sketch_size
+        self.rounds = rounds
+        self.bounds = bounds
+        self.reg_covar = reg_covar
+        self.random_state = random_state
+
+    @override
+    def fit_sketch(self, sketch: Sketch | PrivateSketch) -> Self:
+        """Fit the mixture to a sketch made with a map from :meth:`plan`.
+
+        Parameters
+        ----------
+        sketch : Sketch or PrivateSketch
+            Of moments, with Fourier features beside them.
+
+        Returns
+        -------
+        self
+        """
+        size = require_positive_int("n_components", self.n_components)
+        if self.covariance_type not in get_args(CovarianceType):
+            raise FeatureMapError(
+                f"covariance_type must be 'full' or 'diag'; got "
+                f"{self.covariance_type!r}."
+            )
+        if isinstance(sketch, Sketch) and sketch.count < max(2, size):
+            raise RowsError(
+                f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
+                f"n_components={size}."
+            )
+        parts = getattr(sketch.feature_map, "parts", ())
+        in_subspace = any(isinstance(part, SubspaceFourierFeatures) for part in parts)
+        # Diagonal in the features is not diagonal in the principal directions.
+        shape = "full" if in_subspace else self.covariance_type
+        decoder = DensityDecoder(size, shape=shape, seed=seed_of(self.random_state))
+        found = decoder.decode(sketch)
+        density = found.params
+        if len(density.weights) < size:
+            warnings.warn(
+                f"the sketch shows only {len(density.weights)} of n_components={size} "
+                "components: use fewer.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        covariances = density.component_covariances
+        covariances = covariances + self.reg_covar * np.eye(len(density.centre))
+        if self.covariance_type == "diag":
+            covariances = np.einsum("jaa->ja", covariances).copy()
+        self.weights_, self.means_ = density.weights, density.component_means
+        self.covariances_ = covariances
+        self.converged_, self.n_iter_ = found.converged, max(found.n_iter, 1)
+        self.residual_, self.n_samples_seen_ = found.residual, density.count
+        self._name_features(sketch, np.arange(len(density.centre)))
+        self.sketch_ = sketch
+        return self
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Log density of each row."""
+        return np.asarray(logsumexp(self._log_densities(X), axis=1))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows."""
+        return float(self.score_samples(X).mean())
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Most probable component of each row."""
+        return np.asarray(self._log_densities(X).argmax(axis=1))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each component for each row."""
+        logs = self._log_densities(X)
+        return np.asarray(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
+
+    def sample(
+        self, n_samples: int = 1
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw rows from the mixture, and the component of each."""
+        check_is_fitted(self, "weights_")
+        rng = np.random.default_rng([seed_of(self.random_state), 1])
+        n_rows = require_positive_int("n_samples", n_samples)
+        labels = rng.choice(len(self.weights_), n_rows, p=self.weights_)
+        unit = rng.standard_normal((n_rows, self.n_features_in_, 1))
+        rows = self.means_[labels] + (self._roots()[labels] @ unit)[..., 0]
+        return rows, labels
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+        if issparse(X):
+            raise RowsError(
+                "sparse input is not supported by mixtures; pass X.toarray()."
+            )
+        return super()._open(X, y, reset=reset)
+
+    @override
+    def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
+        values, directions = principal_directions(known.moments)
+        r = min(_MOST_DIRECTIONS, known.moments.n_directions, len(values))
+        if r < 1 or known.room < 2:
+            return None
+        return SubspaceFourierFeatures(
+            known.scaled_basis(directions[:, :r] / np.sqrt(values[:r])),
+            known.room // 2 * 2,
+            centre=known.scaled_centre,
+            origin=known.origin,
+            seed=seed_of(self.random_state),
+            scaling=known.part.scaling,
+        )
+
+    def _roots(self) -> NDArray[np.float64]:
+        """Lower triangular roots of the covariances."""
+        covariances = self.covariances_
+        if covariances.ndim == 2:
+            covariances = covariances[..., None] * np.eye(covariances.shape[1])
+        return np.linalg.cholesky(covariances)
+
+    def _log_densities(self, X: Any) -> NDArray[np.float64]:
+        """Log of weight times density of every component."""
+        rows = self._check_rows(X).astype(np.float64)
+        result = np.empty((len(rows), len(self.weights_)))
+        for j, root in enumerate(self._roots()):
+            whitened = np.linalg.solve(root, (rows - self.means_[j]).T)
+            volume = np.log(np.diag(root)).sum() + len(root) * np.log(2 * np.pi) / 2
+            result[:, j] = np.log(max(self.weights_[j], 1e-300)) - volume
+            result[:, j] -= (whitened**2).sum(axis=0) / 2
+        return result

@@ -1,0 +1,87 @@
+"""A mixture fitted to a sketch is nearly the one EM fits to the rows."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.estimators.mixture import CompressiveGaussianMixture
+
+RNG = np.random.default_rng(0)
+MEANS = 3 * RNG.normal(size=(3, 4))
+ROOTS = RNG.normal(size=(3, 4, 4)) * 0.4 + np.eye(4)
+LABELS = RNG.choice(3, 20_000, p=[0.5, 0.3, 0.2])
+X = MEANS[LABELS] + np.einsum("nab,nb->na", ROOTS[LABELS], RNG.normal(size=(20_000, 4)))
+ROUND = MEANS[LABELS] + RNG.normal(size=(20_000, 4)) * [0.5, 1.0, 1.5, 0.7]
+
+
+@parametrize_with_checks(
+    [
+        CompressiveGaussianMixture(sketch_size=60),
+        CompressiveGaussianMixture(2, sketch_size=30, covariance_type="diag", rounds=1),
+    ]
+)
+def test_estimator_keeps_the_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize(("kind", "rows"), [("full", X), ("diag", ROUND)])
+def test_held_out_likelihood_is_within_two_percent_of_em(kind, rows, rounds):
+    train, test = rows[:10_000], rows[10_000:]
+    theirs = GaussianMixture(3, covariance_type=kind, n_init=3, random_state=0)
+    best = theirs.fit(train).score(test)
+    ours = CompressiveGaussianMixture(
+        3, covariance_type=kind, sketch_size=800, rounds=rounds
+    ).fit(train)
+    assert ours.score(test) > best - 0.02 * abs(best)
+    assert ours.covariances_.shape == theirs.covariances_.shape
+    assert np.allclose(np.sort(ours.weights_), np.sort(theirs.weights_), atol=0.03)
+
+
+def test_scores_and_probabilities_are_those_of_the_mixture():
+    gm = CompressiveGaussianMixture(3, sketch_size=800).fit(X)
+    parts = np.stack(
+        [
+            w * multivariate_normal(m, c).pdf(X[:20])
+            for w, m, c in zip(gm.weights_, gm.means_, gm.covariances_, strict=True)
+        ],
+        axis=1,
+    )
+    assert np.allclose(gm.score_samples(X[:20]), np.log(parts.sum(axis=1)))
+    shares = parts / parts.sum(axis=1, keepdims=True)
+    assert np.allclose(gm.predict_proba(X[:20]), shares)
+    assert np.array_equal(gm.predict(X[:20]), parts.argmax(axis=1))
+
+
+def test_one_component_is_the_gaussian_of_the_moments():
+    gm = CompressiveGaussianMixture(1, sketch_size=60, rounds=1).fit(X)
+    assert np.allclose(gm.means_[0], X.mean(axis=0), atol=1e-3)
+    assert np.allclose(gm.covariances_[0], np.cov(X.T), atol=1e-2)
+
+
+def test_samples_come_from_the_components_they_are_labelled_with():
+    gm = CompressiveGaussianMixture(3, sketch_size=800).fit(X)
+    rows, labels = gm.sample(6000)
+    for j in range(3):
+        assert np.allclose(rows[labels == j].mean(axis=0), gm.means_[j], atol=0.25)
+
+
+def test_adding_then_forgetting_leaves_no_trace():
+    options = {"sketch_size": 100, "bounds": (-32.0, 32.0)}
+    half = CompressiveGaussianMixture(2, **options).fit(X[:3000])
+    gm = CompressiveGaussianMixture(2, **options).fit(X[:1000])
+    gm.partial_fit(X[1000:4000]).forget(X[3000:4000])
+    assert gm.sketch_ == half.sketch_
+    assert np.array_equal(gm.means_, half.means_)
+
+
+def test_arguments_that_make_no_sense_are_named():
+    with pytest.raises(FeatureMapError, match="covariance_type"):
+        CompressiveGaussianMixture(2, covariance_type="round").fit(X)
+    with pytest.raises(FeatureMapError, match="n_components"):
+        CompressiveGaussianMixture(0).fit(X)
+    with pytest.raises(RowsError, match="n_samples=3"):
+        CompressiveGaussianMixture(4).fit(X[:3])

@@ -1,0 +1,82 @@
+"""Cells count and average the rows nearest to each anchor; planned maps say so."""
+
+import numpy as np
+import pytest
+
+from contracts import check_feature_map
+from sketchlearn import Scaling, sketch_rows
+from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.uniform(-1, 1, (200, 5))
+BASIS, CENTRE = RNG.normal(size=(5, 3)), RNG.uniform(-0.2, 0.2, 5)
+ANCHORS = RNG.normal(size=(9, 3))
+SCALING = Scaling.from_bounds(-np.ones(5), np.full(5, 3.0), origin="data")
+
+MAPS = {
+    "cells": CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE),
+    "scaled cells": CellFeatures(
+        ANCHORS, basis=BASIS, centre=CENTRE, reach=1.0, scaling=SCALING
+    ),
+    "one cell": CellFeatures([[0.0]], basis=BASIS[:, :1], centre=CENTRE),
+    "fourier": SubspaceFourierFeatures(BASIS, 22, centre=CENTRE, seed=3),
+    "scaled fourier": SubspaceFourierFeatures(
+        BASIS, 8, centre=CENTRE, scaling=SCALING, origin="data"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_planned_maps_keep_the_contract_of_feature_maps(name):
+    check_feature_map(MAPS[name], ROWS)
+
+
+def test_cells_hold_the_share_and_the_mean_of_the_rows_nearest_to_each_anchor():
+    sketch = sketch_rows(ROWS, MAPS["cells"])
+    z = (ROWS - CENTRE) @ BASIS.astype(np.float32)
+    nearest = ((z[:, None] - ANCHORS) ** 2).sum(axis=2).argmin(axis=1)
+    table = sketch.mean.reshape(9, 4)
+    for cell in range(9):
+        inside = nearest == cell
+        assert table[cell, 0] == pytest.approx(inside.mean(), abs=1e-12)
+        assert np.allclose(table[cell, 1:], z[inside].sum(axis=0) / 200, atol=1e-5)
+
+
+def test_subspace_features_are_fourier_features_of_the_projection():
+    phi = MAPS["fourier"]
+    phases = (ROWS - CENTRE) @ BASIS @ phi.frequencies
+    expected = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    assert np.allclose(phi(ROWS), expected, atol=1e-5)
+    radii = np.linalg.norm(phi.frequencies, axis=0)
+    assert 0.2 <= radii.min() <= radii.max() <= 3.5001
+
+
+def test_a_plan_read_from_data_says_so_in_the_map_and_in_its_description():
+    assert MAPS["cells"].origin == MAPS["cells"].spec.origin == "declared"
+    for name in ("scaled cells", "scaled fourier"):
+        assert MAPS[name].origin == MAPS[name].spec.origin == "data"
+
+
+def test_a_row_beyond_the_planned_reach_is_refused():
+    with pytest.raises(RowRangeError, match="row 1 "):
+        sketch_rows([[0.0] * 5, [9.0] * 5], MAPS["scaled cells"])
+
+
+@pytest.mark.parametrize(
+    ("anchors", "basis", "centre"),
+    [
+        (np.zeros((2, 2)), BASIS, CENTRE),
+        (ANCHORS, BASIS, CENTRE[:4]),
+        (ANCHORS * np.nan, BASIS, CENTRE),
+        (ANCHORS, BASIS * np.inf, CENTRE),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(anchors, basis, centre):
+    with pytest.raises(FeatureMapError):
+        CellFeatures(anchors, basis=basis, centre=centre)
+
+
+def test_an_odd_number_of_fourier_features_is_refused():
+    with pytest.raises(FeatureMapError, match="even"):
+        SubspaceFourierFeatures(BASIS, 7, centre=CENTRE)

@@ -11,6 +11,7 @@ import torch
 
 import sketchlearn as sl
 from sketchlearn import weights as weights_module
+from sketchlearn.decoders.equivariant import EquivariantDecoder
 from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
 from sketchlearn.registry import add_model, list_models, load_card, load_model
 from sketchlearn.sqnet import SQNet, SQNetSpec
@@ -155,6 +156,48 @@ def test_the_models_of_this_release_are_what_their_index_says():
         assert weights.kind == model.kind
         assert load_model(model.name) is not None
         assert load_card(model.name)
+
+
+def test_the_shipped_prior_says_how_it_was_made_and_where_it_ends():
+    card = load_card("pca-equivariant")
+    assert card["task"] == "correlations"
+    assert card["command"].startswith("sketchlearn train configs/pca-equivariant.toml")
+    assert card["seed"] == card["settings"]["train"]["seed"]
+    assert card["results"]
+    assert card["limits"]
+    training, held_out = card["train_datasets"], card["held_out_datasets"]
+    assert len(training) > len(held_out) > 0
+    assert not set(training) & set(held_out)
+    assert sorted(card["settings"]["data"]["held_out"]) == sorted(held_out)
+
+
+SEEN = [
+    [2.35, -0.09],
+    [2.31, 0.15],
+    [2.22, 0.62],
+    [0.80, 2.14],
+    [0.36, 2.26],
+    [-0.48, 1.96],
+]
+GROUPS = [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]
+DECODED = [
+    [0.79069],
+    [0.65558, 0.67664],
+    [0.16300, 0.23389, 0.40311],
+    [0.00697, 0.09472, 0.25831, 0.76876],
+    [-0.25998, -0.17861, -0.04142, 0.42704, 0.55585],
+]
+"""Output of the shipped weights, below the diagonal: a change of these numbers is a
+decision, to be made with new results on the card."""
+
+
+def test_the_shipped_prior_decodes_as_it_did_when_it_was_released():
+    decoder = load_model("pca-equivariant")
+    assert isinstance(decoder, EquivariantDecoder)
+    assert not decoder.network.training
+    found = decoder.correlate(np.array(SEEN), np.array(GROUPS), 0.0)
+    below = found[np.tril_indices(6, -1)]
+    assert np.abs(below - np.concatenate(DECODED)).max() < 1e-4
 
 
 def test_the_index_is_written_in_one_way(folder):

@@ -8,7 +8,15 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
-from sketchlearn import CompressivePCA, FourierFeatures, load, save, sketch_rows
+from sketchlearn import (
+    CompressivePCA,
+    FourierFeatures,
+    MomentFeatures,
+    load,
+    save,
+    sketch_rows,
+)
+from sketchlearn.decoders.low_rank import NystromDecoder
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -18,6 +26,7 @@ from sketchlearn.errors import (
     RowRangeError,
     RowsError,
 )
+from sketchlearn.registry import load_model
 
 RNG = np.random.default_rng(0)
 MIXING = RNG.normal(size=(12, 12)) * np.linspace(3, 0.1, 12)
@@ -70,6 +79,68 @@ def test_the_sketch_never_holds_more_than_asked_beside_mean_and_variance(size):
     assert pca.sketch_.size <= size + 2 * 12
     assert np.allclose(pca.components_ @ pca.components_.T, np.eye(12), atol=1e-9)
     assert (np.diff(pca.explained_variance_) <= 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("d", "size", "kept", "columns"),
+    [
+        (12, 78, None, None),  # all of the second moment
+        (12, 5, 5, 1),  # less than one column for each
+        (12, 20, 12, 1),  # a second column would cost more than a tenth
+        (12, 22, 11, 2),
+        (12, 32, 12, 2),
+        (12, 33, 11, 3),
+        (12, 44, 12, 3),  # a fourth column is worth no feature
+        (120, 190, 120, 1),
+        (120, 192, 96, 2),  # of many features, a fifth
+        (120, 300, 100, 3),
+        (120, 470, 120, 3),
+    ],
+)
+def test_few_features_make_room_for_a_second_or_third_column(d, size, kept, columns):
+    phi = CompressivePCA(sketch_size=size, bounds=BOUNDS).plan(d)
+    if kept is None:
+        assert isinstance(phi, MomentFeatures)
+        return
+    assert (len(phi.kept), phi.n_columns) == (kept, columns)
+    assert phi.sketch_size == 2 * d + kept * columns
+
+
+def test_the_features_of_least_spread_make_room():
+    low, high = np.zeros(12), np.ones(12)
+    high[4] = 2.0**-5
+    phi = CompressivePCA(sketch_size=22, bounds=(low, high)).plan(12)
+    assert phi.kept.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+
+
+def test_the_named_decoder_completes_a_small_sketch():
+    sketch = CompressivePCA(sketch_size=24).fit(X).sketch_
+    decoders = {"learned": load_model("pca-equivariant"), "nystrom": NystromDecoder()}
+    found = {}
+    for name, decoder in decoders.items():
+        pca = CompressivePCA(2, decoder=name).fit_sketch(sketch)
+        covariance = decoder.decode(sketch).params.covariance * 3000 / 2999
+        assert np.allclose(
+            pca.explained_variance_, np.linalg.eigvalsh(covariance)[:-3:-1]
+        )
+        found[name] = pca.components_
+    assert not np.allclose(found["learned"], found["nystrom"])
+    default = CompressivePCA(2).fit_sketch(sketch)
+    assert np.array_equal(default.components_, found["learned"])
+
+
+def test_the_decoder_does_not_matter_where_the_sketch_holds_all():
+    learned, plain = (
+        CompressivePCA(3, decoder=name).fit(X) for name in ("learned", "nystrom")
+    )
+    assert np.array_equal(learned.components_, plain.components_)
+
+
+@pytest.mark.parametrize("size", [24, 2000])
+@pytest.mark.parametrize("name", ["magic", None, "Learned"])
+def test_an_unknown_decoder_is_refused_at_any_sketch_size(size, name):
+    with pytest.raises(FeatureMapError, match="decoder must be 'learned' or 'nystrom'"):
+        CompressivePCA(sketch_size=size, decoder=name).fit(X)
 
 
 def test_constant_features_get_no_room_in_the_sketch():

@@ -38,6 +38,35 @@ def test_a_small_sketch_predicts_almost_as_well():
     assert Ridge().fit(wide, target).score(wide, target) > 0.97
 
 
+def test_targets_leave_no_feature_out_for_a_second_column():
+    phi = CompressiveRidge(sketch_size=44, **BOUNDS).plan(12)
+    assert phi.kept.tolist() == list(range(13))
+    assert phi.targets == (12,)
+
+
+def test_the_named_decoder_completes_a_small_sketch():
+    sketch = CompressiveRidge(sketch_size=30).fit(X, y).sketch_
+    learned, plain, default = (
+        CompressiveRidge(**chosen).fit_sketch(sketch).coef_
+        for chosen in ({"decoder": "learned"}, {"decoder": "nystrom"}, {})
+    )
+    assert np.array_equal(default, learned)
+    assert not np.allclose(learned, plain)
+
+
+def test_the_decoder_does_not_matter_where_the_sketch_holds_all():
+    learned, plain = (
+        CompressiveRidge(decoder=name).fit(X, y) for name in ("learned", "nystrom")
+    )
+    assert np.array_equal(learned.coef_, plain.coef_)
+
+
+@pytest.mark.parametrize("size", [30, 2000])
+def test_an_unknown_decoder_is_refused_at_any_sketch_size(size):
+    with pytest.raises(FeatureMapError, match=r"'learned' or 'nystrom'; got 'magic'"):
+        CompressiveRidge(sketch_size=size, decoder="magic").fit(X, y)
+
+
 def test_covariances_with_the_target_are_exact_in_a_small_sketch():
     ridge = CompressiveRidge(sketch_size=30).fit(X, y)
     strong = CompressiveRidge(1e9, sketch_size=30).fit_sketch(ridge.sketch_)

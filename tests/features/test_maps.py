@@ -22,6 +22,7 @@ from sketchlearn.exact import lattice_round
 from sketchlearn.features.base import build_map
 from sketchlearn.features.clipping import clip_rows
 from sketchlearn.features.hashing import hash_keys
+from sketchlearn.features.moments import random_groups
 
 D = 7
 RNG = np.random.default_rng(0)
@@ -147,6 +148,36 @@ def test_cross_moments_are_the_second_moment_times_omega():
     assert np.abs(features[D : 2 * D] - np.diag(moment)).max() < 1e-5
 
 
+@pytest.mark.parametrize(("d", "n_groups"), [(1, 1), (7, 1), (7, 3), (7, 7), (60, 8)])
+def test_random_groups_part_the_features_evenly(d, n_groups):
+    groups = random_groups(d, n_groups, np.random.default_rng(0))
+    assert groups.shape == (d, n_groups)
+    assert set(np.unique(groups)) <= {0.0, 1.0}
+    assert (groups.sum(axis=1) == 1).all()  # every feature is in one group
+    sizes = groups.sum(axis=0)
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_random_groups_come_from_the_generator_and_favour_no_pair():
+    one, two = (random_groups(6, 2, np.random.default_rng(3)) for _ in range(2))
+    assert np.array_equal(one, two)
+    rng = np.random.default_rng(0)
+    draws = [random_groups(6, 2, rng) for _ in range(2000)]
+    together = np.mean([groups @ groups.T for groups in draws], axis=0)
+    # Two of the 5 others share a group of three; standard deviation 0.011.
+    assert np.abs(together[~np.eye(6, dtype=bool)] - 0.4).max() < 0.055
+
+
+def test_columns_of_omega_are_weighed_groups():
+    phi = MAPS["cross-kept"]
+    omega = phi.omega / phi.omega.max()
+    assert np.array_equal(omega.sum(axis=1), [1, 0.5, 2.0**-12])
+    assert ((omega > 0).sum(axis=1) == 1).all()
+    rows = np.full((1, 3), phi.reach)
+    assert np.abs(rows @ phi.omega).max() <= phi.reach
+
+
 @pytest.mark.parametrize("law", ["gaussian", "chi", "unit"])
 def test_quadratic_features_are_linear_in_the_products(law):
     phi = QuadraticFeatures(D, 11, law=law)
@@ -239,6 +270,7 @@ def test_count_min_never_underestimates_and_stays_near():
         (lambda: CrossMomentFeatures(D, 2, kept=[3, 1]), "increasing"),
         (lambda: CrossMomentFeatures(D, 2, kept=[0], targets=[1]), "one of the kept"),
         (lambda: CrossMomentFeatures(D, 2, importance=[0.3] * D), "power of two"),
+        (lambda: CrossMomentFeatures(D, D + 1), "n_columns=8 groups need as many"),
         (lambda: QuadraticFeatures(D, 2, law="cube"), "law must be one of"),
         (lambda: NystromFeatures([1.0, 2.0]), "shape"),
         (lambda: clipped(MAPS["clipped"], norm_bound=1.0), "clipped already"),

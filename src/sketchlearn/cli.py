@@ -18,6 +18,7 @@ import click
 
 import sketchlearn as sl
 from sketchlearn.errors import SketchlearnError
+from sketchlearn.experiments.kmeans_command import kmeans_command
 
 __all__ = ["main"]
 
@@ -348,6 +349,9 @@ def reproduce() -> None:
     """Make the paper's tables and figures, with our results beside its own."""
 
 
+reproduce.add_command(kmeans_command(_listed))
+
+
 @reproduce.command()
 @click.option(
     "--data",
@@ -361,12 +365,8 @@ def reproduce() -> None:
 @click.option("--preset", default="cpu", show_default=True, help="Table of CONFIG.")
 @click.option("--sizes", callback=_listed, help="Comma-separated sketch sizes.")
 @click.option("--seeds", type=click.IntRange(1), help="Sketches of each set [3].")
-@click.option(
-    "--methods", callback=_listed, help="Comma-separated methods (default: all)."
-)
-@click.option(
-    "--datasets", callback=_listed, help="Comma-separated test sets (default: all)."
-)
+@click.option("--methods", callback=_listed, help="Comma-separated methods [all].")
+@click.option("--datasets", callback=_listed, help="Comma-separated test sets [all].")
 @click.option("--quick", is_flag=True, help="Two sets, two sizes, one sketch.")
 @click.option("--output", default="reproduced-pca", show_default=True, help="Folder.")
 @_FORCE

@@ -1,0 +1,81 @@
+"""Figures for k-means: ratio by sketch size, time by rows, ratio by epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from sketchlearn.experiments.kmeans import KMeansResults
+from sketchlearn.experiments.kmeans_methods import METHODS, OURS
+from sketchlearn.experiments.kmeans_privacy import PrivateRatios
+from sketchlearn.experiments.kmeans_timing import LLOYD, TimingCurves
+from sketchlearn.experiments.pca import mean_by_size
+from sketchlearn.experiments.pca_privacy import DELTA, EPSILONS
+from sketchlearn.report import Line, LinePanel, draw_lines
+
+__all__ = ["draw_private_ratios", "draw_ratios", "draw_times"]
+
+_COLOURS = {name: f"C{number}" for number, name in enumerate(METHODS)}
+_NO_NOISE = 100.0
+"""Place on the axis of epsilon."""
+
+
+def draw_ratios(results: KMeansResults, path: Path) -> Path:
+    """Mean ratio against sketch size: on all sets, and on those all methods share."""
+    everywhere = list(results.sets)
+    shared = [
+        name
+        for name in everywhere
+        if any(name in results.shared_sets(size) for size in results.sizes)
+    ]
+    panels = []
+    for names in [everywhere] + [shared] * (shared != everywhere):
+        lines = []
+        for method, found in results.ratios.items():
+            means = mean_by_size(found, names, results.sizes)
+            if method != "mean" and not np.isnan(means).all():
+                style = "o-" if method == OURS else ".--"
+                label, colour = METHODS[method], _COLOURS[method]
+                lines.append(Line(label, results.sizes, means, style, colour))
+        ticks = [(float(size), str(size)) for size in results.sizes]
+        title, x_label = f"mean over {len(names)} real sets", "numbers in the sketch"
+        panels.append(LinePanel(title, x_label, "ratio", lines, True, ticks))
+    return draw_lines(panels, path, title="Inertia over Lloyd's by sketch size")
+
+
+def draw_times(curves: TimingCurves, path: Path) -> Path:
+    """Seconds, on a logarithmic scale, against the number of rows."""
+    labels = {**METHODS, LLOYD: "scikit-learn, 10 starts"}
+    lines = [
+        Line(labels[name], curves.counts, np.log10(values).tolist(), "o-")
+        for name, values in curves.seconds.items()
+    ]
+    title = f"{curves.n_features} features, {curves.sketch_size} numbers"
+    panel = LinePanel(title, "rows", "log10 of seconds", lines, log_x=True)
+    return draw_lines([panel], path, title="Time by number of rows")
+
+
+def draw_private_ratios(found: PrivateRatios, path: Path) -> Path:
+    """Inertia ratio against epsilon: a panel for each number of rounds."""
+    panels = []
+    for rounds, by_size in found.ratios.items():
+        places = [*EPSILONS, _NO_NOISE]
+        lines = [
+            Line(f"m = {size}", places, [_gap(value) for value in values], "o-", colour)
+            for (size, values), colour in zip(
+                by_size.items(), _COLOURS.values(), strict=False
+            )
+        ]
+        ends = [EPSILONS[0], _NO_NOISE]
+        lines.append(Line(METHODS["mean"], ends, [found.mean] * 2, "--", "0.5"))
+        ticks = [(value, f"{value:g}") for value in EPSILONS]
+        ticks.append((_NO_NOISE, "no noise"))
+        x_label = f"ε (δ = {DELTA:g})"
+        panels.append(LinePanel(rounds, x_label, "ratio", lines, True, ticks))
+    title = f"Private k-means of MNIST, {found.n_rows} rows: inertia over Lloyd's"
+    return draw_lines(panels, path, title=title)
+
+
+def _gap(value: float | None) -> float:
+    return float("nan") if value is None else value

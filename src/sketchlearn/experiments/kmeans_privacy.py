@@ -1,0 +1,158 @@
+"""k-means from private sketches of MNIST: inertia ratio against epsilon.
+
+196 pixels at random, divided by 255. One row replaced is the promise, the count is
+public, delta = 1e-5. Public, and read from EMNIST digits: the bounds (mean of each
+pixel plus or minus 1) and the norm bound S of each map (99th percentile of the norms
+of its features). Two rounds spend half of epsilon and of delta each.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    PrivacyWarning,
+    RowsError,
+    TooNoisy,
+)
+from sketchlearn.estimators.kmeans import CompressiveKMeans
+from sketchlearn.experiments.kmeans_sets import N_CLUSTERS, ClusterSet
+from sketchlearn.experiments.pca_privacy import DELTA, EPSILONS
+from sketchlearn.experiments.pca_sets import random_features
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.clipping import clipped
+from sketchlearn.meta.datasets import load_folder
+from sketchlearn.privacy import PrivateSketch
+from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.testing import release_seeded
+
+__all__ = ["PRIVATE", "PRIVATE_SIZES", "PrivateRatios", "measure_private_ratios"]
+
+PRIVATE, PUBLIC = "MNIST", "EMNIST-digits"
+"""Private set of the test split, and the training set that nobody protects."""
+
+PRIVATE_SIZES = (500, 1000, 2000)
+_BRIGHTEST = 255.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PrivateRatios:
+    """What privacy costs, by number of rounds and sketch size."""
+
+    n_rows: int
+    mean: float
+    """Ratio of all centres at the mean."""
+
+    ratios: dict[str, dict[int, list[float | None]]]
+    """One value for each epsilon, then without noise; None where too noisy."""
+
+
+def measure_private_ratios(
+    folder: str | os.PathLike[str],
+    *,
+    sizes: Sequence[int] = PRIVATE_SIZES,
+    n_releases: int = 3,
+    say: Callable[[str], object] = lambda text: None,
+) -> PrivateRatios:
+    """Release sketches of MNIST at every size and epsilon, and judge their centres.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``data/MANIFEST.json``.
+    sizes : sequence of int
+        Sketch sizes.
+    n_releases : int
+        Releases to take the mean of. They are seeded, so nothing here is private.
+    say : callable
+        Receives lines of progress.
+    """
+    data = ClusterSet(PRIVATE, _read(Path(folder, "data"), PRIVATE, "test"))
+    public = _read(Path(folder, "data"), PUBLIC, "train")
+    ratios: dict[str, dict[int, list[float | None]]] = {}
+    for rounds in (1, 2):
+        found = ratios.setdefault(f"{rounds} round" + "s" * (rounds - 1), {})
+        for size in sizes:
+            session = _Session(data, public, size, rounds)
+            noisy = [session.mean_ratio(value, n_releases) for value in EPSILONS]
+            found[size] = [*noisy, session.ratio(None, 0)]
+            say(f"private, {rounds} rounds, size {size}: {found[size]}")
+    at_mean = data.ratio(data.rows.mean(axis=0, keepdims=True))
+    return PrivateRatios(len(data.rows), at_mean, ratios)
+
+
+@final
+class _Session:
+    """One plan: sketches of its first round are made once."""
+
+    def __init__(
+        self, data: ClusterSet, public: NDArray[np.float64], size: int, rounds: int
+    ) -> None:
+        centre = np.rint(public.mean(axis=0) * 32) / 32  # on the grid of the scaling
+        self.data, self.public, self.rounds = data, public, rounds
+        self.search = CompressiveKMeans(
+            N_CLUSTERS,
+            sketch_size=size,
+            rounds=rounds,
+            bounds=(centre - 1, centre + 1),
+        )
+        self.first = self._sketch(self.search.plan(data.n_features))
+
+    def mean_ratio(self, epsilon: float, n_releases: int) -> float | None:
+        """Over some releases; None if one is too noisy to have a mean."""
+        try:
+            found = [self.ratio(epsilon, seed) for seed in range(n_releases)]
+        except TooNoisy:
+            return None
+        return float(np.mean(found))
+
+    def ratio(self, epsilon: float | None, seed: int) -> float:
+        """Of the centres decoded from one release, or without noise."""
+        with warnings.catch_warnings():
+            # DELTA is more than a tenth of one over the rows: said above.
+            warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            last = self._release(self.first, epsilon, 2 * seed)
+            if self.rounds == 2:
+                plan = self.search.plan(self.data.n_features, first=last)
+                last = self._release(self._sketch(plan), epsilon, 2 * seed + 1)
+            return self.data.ratio(self.search.fit_sketch(last).cluster_centers_)
+
+    def _release(
+        self, sketch: Sketch, epsilon: float | None, seed: int
+    ) -> Sketch | PrivateSketch:
+        if epsilon is None:
+            return sketch
+        return release_seeded(
+            sketch,
+            seed,
+            epsilon=epsilon / self.rounds,
+            delta=DELTA / self.rounds,
+            neighbours="replace",
+            count="public",
+        )
+
+    def _sketch(self, plan: AbstractFeatureMap) -> Sketch:
+        norms = np.linalg.norm(plan(self.public), axis=1)
+        bounded = clipped(plan, norm_bound=float(np.quantile(norms, 0.99)))
+        return sketch_rows(self.data.rows, bounded, progress=False)
+
+
+def _read(
+    folder: Path, name: str, split: Literal["train", "test"]
+) -> NDArray[np.float64]:
+    for data in load_folder(folder, split=split):
+        if data.name == name:
+            rows = data.rows[:, random_features(data)].astype(np.float64)
+            return np.asarray(rows / _BRIGHTEST)
+    raise RowsError(f"{str(folder)!r} has no set {name!r} in its split {split!r}.")

@@ -12,6 +12,7 @@ from types import ModuleType
 
 __all__ = [
     "BudgetExceeded",
+    "ConfigError",
     "ConvergenceWarning",
     "DataPlanWarning",
     "FeatureMapError",
@@ -28,6 +29,7 @@ __all__ = [
     "SketchFileError",
     "SketchlearnError",
     "TooNoisy",
+    "TrainingError",
     "UnsavableError",
     "UnstableMapWarning",
     "import_extra",
@@ -48,6 +50,14 @@ class RowRangeError(SketchlearnError, OverflowError):
 
 class MissingFileError(SketchlearnError, FileNotFoundError):
     """A path or glob matches no file."""
+
+
+class ConfigError(SketchlearnError, ValueError):
+    """A setting of a training or an experiment is unknown or makes no sense."""
+
+
+class TrainingError(SketchlearnError, RuntimeError):
+    """A training cannot start, or cannot go on."""
 
 
 class FeatureMapError(SketchlearnError, ValueError):

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sketchlearn import FourierFeatures, clipped, sketch_rows
-from sketchlearn.decoders.query_network import QueryNetwork, symmetric_matrix
+from sketchlearn.decoders.low_rank import symmetric_matrix
+from sketchlearn.decoders.query_network import QueryNetwork
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.networks import NetworkSpec, build_network, export_tensors

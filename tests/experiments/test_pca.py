@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from paper_folder import write_paper_folder
+from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.pca import (
     PCAResults,
     SetInfo,
@@ -21,7 +22,7 @@ from sketchlearn.experiments.pca_methods import METHODS, Method
 from sketchlearn.experiments.pca_privacy import FULL, measure_privacy
 from sketchlearn.experiments.pca_reproduction import PCAPlan, reproduce_pca
 from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet
-from sketchlearn.meta.config import ConfigError, load_config
+from sketchlearn.meta.config import load_config
 from sketchlearn.sqnet import SQNet
 
 HALF = EvaluationSet("half", np.sqrt([[1.5, 1.5], [0.5, 0.5]]) * [[1, 1], [1, -1]])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sketchlearn.errors import MissingFileError
-from sketchlearn.meta.config import ConfigError, TrainConfig, load_config
+from sketchlearn.errors import ConfigError, MissingFileError
+from sketchlearn.meta.config import TrainConfig, load_config
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 

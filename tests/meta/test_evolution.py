@@ -9,9 +9,9 @@ import torch
 from nevergrad.optimization import optimizerlib
 from torch import nn
 
-from sketchlearn.errors import MissingExtraError
+from sketchlearn.errors import ConfigError, MissingExtraError
 from sketchlearn.meta import evolution
-from sketchlearn.meta.config import ConfigError, TrainConfig
+from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.evolution import SearchSpace, evolve
 from sketchlearn.meta.problems import AbstractProblem
 

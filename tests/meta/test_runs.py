@@ -12,8 +12,9 @@ import torch
 from click.testing import CliRunner
 
 from sketchlearn.cli import main
+from sketchlearn.errors import ConfigError
 from sketchlearn.meta import tasks
-from sketchlearn.meta.config import ConfigError, load_config
+from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.sqnet import SQNet

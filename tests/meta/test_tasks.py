@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from sketchlearn.errors import RowsError
+from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.mechanisms import gaussian_sigma
-from sketchlearn.meta.config import ConfigError, TrainConfig
+from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.tasks import (
     AbstractTask,

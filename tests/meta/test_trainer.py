@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import nn
 
-from sketchlearn.errors import MissingExtraError, SketchFileError
+from sketchlearn.errors import MissingExtraError, SketchFileError, TrainingError
 from sketchlearn.meta import progress
 from sketchlearn.meta.checkpoint import read_checkpoint
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.problems import AbstractProblem
-from sketchlearn.meta.trainer import MAX_SKIPPED, TrainingError, train
+from sketchlearn.meta.trainer import MAX_SKIPPED, train
 
 TARGET = torch.tensor([[2.0, -1.0]])
 

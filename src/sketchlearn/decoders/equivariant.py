@@ -123,7 +123,7 @@ class PriorNetwork(nn.Module):
         explained = (loadings**2).sum(dim=2, keepdim=True)
         unseen = (1 - explained).clamp_min(_UNSEEN).sqrt()
         tokens = self.inputs(self._tokens(omega, seen, loadings, explained).float())
-        pairs = _pairs(loadings, explained, unseen).float()
+        pairs = _pairs(loadings.float(), explained.float(), unseen.float())
         for block in self.blocks:
             tokens = block(tokens, pairs)
         output = self.outputs(self.norm(tokens)).to(seen.dtype)

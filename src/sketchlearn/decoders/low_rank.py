@@ -47,6 +47,7 @@ __all__ = [
     "decode_moments",
     "feature_numbers",
     "second_moment_part",
+    "symmetric_matrix",
 ]
 
 
@@ -168,7 +169,7 @@ def decode_moments(
     d, residual, directions = part.n_features, 0.0, part.n_features
     doubt = np.zeros(d)
     if isinstance(part, MomentFeatures):
-        covariance = _symmetric(second, d)
+        covariance = symmetric_matrix(second)
         if noise:
             covariance = _denoised(covariance, noise)
     else:
@@ -196,6 +197,30 @@ def feature_numbers(name: str, values: ArrayLike, n_features: int) -> NDArray[An
             f"{name} must be feature numbers below {n_features}; got {values!r}."
         )
     return np.asarray(np.arange(n_features)[found])
+
+
+def symmetric_matrix(lower: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Symmetric matrices from their lower triangles, row by row.
+
+    Parameters
+    ----------
+    lower : array of shape (..., d (d + 1) / 2)
+
+    Returns
+    -------
+    array of shape (..., d, d)
+
+    Examples
+    --------
+    >>> symmetric_matrix(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    size = round((2 * lower.shape[-1] + 0.25) ** 0.5 - 0.5)
+    matrix = np.zeros((*lower.shape[:-1], size, size))
+    i, j = np.tril_indices(size)
+    matrix[..., i, j] = matrix[..., j, i] = lower
+    return matrix
 
 
 def second_moment_part(
@@ -396,12 +421,4 @@ def _denoised(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
     matrix: NDArray[np.float64] = loadings @ loadings.T
     np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
-    return matrix
-
-
-def _symmetric(lower: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Symmetric matrix from its lower triangle, row by row."""
-    matrix = np.zeros((size, size))
-    i, j = np.tril_indices(size)
-    matrix[i, j] = matrix[j, i] = lower
     return matrix

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.low_rank import symmetric_matrix
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import network_digest
 from sketchlearn.networks import Network
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch
 
-__all__ = ["QueryNetwork", "symmetric_matrix"]
+__all__ = ["QueryNetwork"]
 
 
 @final
@@ -115,30 +116,6 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
                 f"{self.pooling!r}, and this one is pooled by {pooling!r}. Sketch "
                 f"with pooling={self.pooling!r}."
             )
-
-
-def symmetric_matrix(lower: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Symmetric matrices from their lower triangles, row by row.
-
-    Parameters
-    ----------
-    lower : array of shape (..., d (d + 1) / 2)
-
-    Returns
-    -------
-    array of shape (..., d, d)
-
-    Examples
-    --------
-    >>> symmetric_matrix(np.array([1.0, 2.0, 3.0]))
-    array([[1., 2.],
-           [2., 3.]])
-    """
-    size = round((2 * lower.shape[-1] + 0.25) ** 0.5 - 0.5)
-    matrix = np.zeros((*lower.shape[:-1], size, size))
-    i, j = np.tril_indices(size)
-    matrix[..., i, j] = matrix[..., j, i] = lower
-    return matrix
 
 
 def _clamped(sketch: PrivateSketch) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
+from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.pca import (
     REAL,
     SIZES,
@@ -35,7 +36,6 @@ from sketchlearn.experiments.pca_sets import (
     load_sets,
     printed_errors,
 )
-from sketchlearn.meta.config import ConfigError
 from sketchlearn.report import require_plots
 from sketchlearn.version import __version__
 

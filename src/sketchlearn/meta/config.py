@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, final, get_args
 
 from sketchlearn.durable import open_regular
-from sketchlearn.errors import SketchlearnError
+from sketchlearn.errors import ConfigError
 
 __all__ = [
-    "ConfigError",
     "DataConfig",
     "RunConfig",
     "TrainConfig",
@@ -29,11 +28,6 @@ Optimizer = Literal["adam", "adamw", "radam"]
 Schedule = Literal["constant", "cosine", "linear"]
 
 _TABLES = ("data", "model", "problem", "train")
-
-
-@final
-class ConfigError(SketchlearnError, ValueError):
-    """A setting is unknown or makes no sense."""
 
 
 @final

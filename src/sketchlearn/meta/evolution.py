@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sketchlearn.errors import import_extra
-from sketchlearn.meta.config import ConfigError, TrainConfig
+from sketchlearn.errors import ConfigError, import_extra
+from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
 

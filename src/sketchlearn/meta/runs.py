@@ -15,7 +15,8 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from sketchlearn.decoders.equivariant import PriorNetwork, PriorSpec
-from sketchlearn.meta.config import ConfigError, RunConfig, refuse_unknown
+from sketchlearn.errors import ConfigError
+from sketchlearn.meta.config import RunConfig, refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.second_moments import (

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import override
 
+from sketchlearn.decoders.low_rank import symmetric_matrix
+from sketchlearn.errors import ConfigError
 from sketchlearn.features.moments import random_groups
-from sketchlearn.meta.config import ConfigError
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.synthetic import random_correlation
@@ -242,12 +243,12 @@ class PaddedMomentProblem(AbstractProblem):
         assert isinstance(model, SQNet)
         batch = torch.from_numpy(np.stack(self._held_out))
         found = model.decode(model.sketch_moments(batch)).double().numpy()
-        i, j = np.tril_indices(self._d)
-        scores = []
-        for lower, matrix in zip(found, self._held_out, strict=True):
-            full = np.zeros((self._d, self._d))
-            full[i, j] = full[j, i] = lower
-            scores.append(pca_lre(full, matrix.astype(np.float64)))
+        scores = [
+            pca_lre(full, matrix.astype(np.float64))
+            for full, matrix in zip(
+                symmetric_matrix(found), self._held_out, strict=True
+            )
+        ]
         error = float(self.loss(model, batch))
         return {"score": error, "lre": float(np.mean(scores))}
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import override
 
-from sketchlearn.errors import RowsError
-from sketchlearn.meta.config import ConfigError, refuse_unknown
+from sketchlearn.errors import ConfigError, RowsError
+from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem

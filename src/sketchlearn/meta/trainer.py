@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sketchlearn.errors import SketchlearnError
+from sketchlearn.errors import TrainingError
 from sketchlearn.meta.checkpoint import (
     CHECKPOINT_NAME,
     RunState,
@@ -33,7 +33,7 @@ from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.progress import Reporter, draw_losses
 
-__all__ = ["TrainResult", "TrainingError", "train"]
+__all__ = ["TrainResult", "train"]
 
 MAX_SKIPPED = 25
 """Steps in a row without a finite loss or gradient after which training fails."""
@@ -46,11 +46,6 @@ _OPTIMIZERS = {
     "radam": torch.optim.RAdam,
 }
 _MAY_CHANGE = {"steps", "seconds", "patience", "checkpoint_every_seconds", "device"}
-
-
-@final
-class TrainingError(SketchlearnError, RuntimeError):
-    """A training cannot start, or cannot go on."""
 
 
 @final

@@ -1,9 +1,18 @@
-"""k-means from sketches: inertia against Lloyd's (scikit-learn, n_init=10).
+"""Clusters, mixtures and classes from sketches, against scikit-learn.
 
-Features scaled to [0, 1], 196 of them at random at most, k = 10; all numbers of both
+By default, inertia of k-means over Lloyd's (scikit-learn, n_init=10) on real sets:
+features scaled to [0, 1], 196 of them at random at most, k = 10; all numbers of both
 rounds counted, means and variances beside. `--split train` is for choosing, `--split
-test` only for reporting. `--synthetic` runs unit Gaussian clusters instead, and
-`--every-k ROWS` compares one pass and 19 decodings with 19 fits of scikit-learn.
+test` only for reporting. Other figures:
+
+  --synthetic      unit Gaussian clusters in ten dimensions: the default estimator, one
+                   round, and CL-OMPR with Gaussian atoms
+  --every-k ROWS   k = 2..20 from a Parquet file: one pass and 19 decodings, against 19
+                   fits in memory and streaming. The others run for three k only, from
+                   one start, and KMeans on a tenth of the rows: their times for all
+                   19 k and all rows are extrapolated linearly
+  --mixture        held-out log-likelihood against GaussianMixture
+  --classifier     accuracy against one GaussianMixture per class, on three real sets
 
 usage: python3 dev.py run benchmarks/kmeans.py [--data ../shared] [--seeds N]
 """
@@ -18,9 +27,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import train_test_split
 
-from sketchlearn import sketch_rows
+from sketchlearn.decoders.cl_ompr import CLOMPRDecoder
+from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.estimators.kmeans import CompressiveKMeans
+from sketchlearn.estimators.mixture import CompressiveGaussianMixture
+from sketchlearn.experiments.kmeans_methods import fourier_plan
+from sketchlearn.experiments.kmeans_sets import inertia
+from sketchlearn.experiments.kmeans_timing import gaussian_clusters
+from sketchlearn.sketch import sketch_rows
 
 SIZES = (1000, 2000, 5000)
 MEDIANS, MEANS = (1.10, 1.05, 1.03), (1.14, 1.09, 1.05)
@@ -77,34 +94,44 @@ def real_sets(options):
 
 
 def synthetic(options):
-    """Ten unit clusters in ten dimensions, 100,000 rows, 500 and 1,000 numbers."""
+    """Ten unit clusters in ten dimensions, 100,000 rows, 500 numbers."""
     for spread in (1.37, 3.0):
-        for size in (500, 1000):
-            found, seconds = [], []
-            for seed in range(5):
-                rng = np.random.default_rng(seed)
-                centres = spread * rng.normal(size=(10, 10))
-                rows = centres[rng.integers(10, size=100_000)]
-                rows += rng.normal(size=rows.shape)
-                km = CompressiveKMeans(10, sketch_size=size, rounds=1)
-                sketch = sketch_rows(rows, km.plan(10, rows=rows))
+        ratios, seconds = {}, {}
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            rows = gaussian_clusters(100_000, 10, rng=rng, spread=spread)
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            best = KMeans(10, n_init=10, random_state=0).fit(rows).inertia_
+            for rounds in (None, 1):
+                km = CompressiveKMeans(10, sketch_size=500, rounds=rounds).fit(rows)
+                sketch = km.sketch_
+                again = CompressiveKMeans(10, sketch_size=500, rounds=rounds)
                 start = time.perf_counter()
-                km.fit_sketch(sketch)
-                seconds.append(time.perf_counter() - start)
-                best = KMeans(10, n_init=10, random_state=0).fit(rows).inertia_
-                found.append(-km.score(rows) / best)
+                again.fit_sketch(sketch)
+                name = "default" if rounds is None else "1 round"
+                seconds.setdefault(name, []).append(time.perf_counter() - start)
+                ratios.setdefault(name, []).append(-km.score(rows) / best)
+            unit = (rows - low) / (high - low)
+            sketch = sketch_rows(unit, fourier_plan(unit, 500), progress=False)
+            start = time.perf_counter()
+            found = CLOMPRDecoder(10, n_restarts=1).decode(sketch).params
+            seconds.setdefault("CL-OMPR", []).append(time.perf_counter() - start)
+            centres = found.centres * (high - low) + low
+            ratios.setdefault("CL-OMPR", []).append(inertia(rows, centres) / best)
+        for name, values in ratios.items():
             print(
-                f"centres sd {spread}, {size} numbers: ratio {np.mean(found):.4f} "
-                f"(worst {np.max(found):.4f}), decoding {np.mean(seconds):.2f} s"
+                f"centres sd {spread}, 500 numbers, {name}: ratio "
+                f"{np.mean(values):.4f} (worst {np.max(values):.4f}), decoding "
+                f"{np.mean(seconds[name]):.2f} s",
+                flush=True,
             )
 
 
 def every_k(options):
     """K = 2..20: one pass and 19 decodings against 19 fits."""
     rng = np.random.default_rng(0)
-    centres = 3 * rng.normal(size=(12, 16))
-    rows = centres[rng.integers(12, size=options.every_k)].astype(np.float32)
-    rows += rng.standard_normal(rows.shape, np.float32)
+    count = options.every_k
+    rows = gaussian_clusters(count, 16, rng=rng, n_clusters=12).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         names = [f"f{i}" for i in range(16)]
@@ -112,40 +139,113 @@ def every_k(options):
         start = time.perf_counter()
         km = CompressiveKMeans(2, sketch_size=1000, rounds=1).fit(path)
         sketch, ours = km.sketch_, {2: km.cluster_centers_}
+        pass_time = time.perf_counter() - start
         for k in range(3, 21):
             ours[k] = km.fit_sketch(sketch, n_clusters=k).cluster_centers_
         mine = time.perf_counter() - start
-    some = rows[:50_000]
-    for name, search in (("KMeans", KMeans), ("MiniBatchKMeans", MiniBatchKMeans)):
-        start, worse = time.perf_counter(), []
-        for k in range(2, 21):
-            fit = search(k, n_init=1 if options.fast else 10, random_state=0).fit(rows)
-            gaps = [
-                ((some[:, None] - c) ** 2).sum(axis=2).min(axis=1).sum()
-                for c in (ours[k], fit.cluster_centers_)
-            ]
-            worse.append(gaps[0] / gaps[1])
-        theirs = time.perf_counter() - start
+    print(f"ours: {mine:.1f} s for 19 values of k ({pass_time:.1f} s for the first)")
+    tenth, some = rows[: count // 10], rows[:50_000]
+    compare_every_k("KMeans, 1 start", mine, ours, some, lambda k: lloyd(tenth, k), 10)
+    compare_every_k(
+        "MiniBatchKMeans, streamed", mine, ours, some, lambda k: streamed(rows, k), 1
+    )
+
+
+def lloyd(rows, k):
+    return KMeans(k, n_init=1, random_state=0).fit(rows)
+
+
+def streamed(rows, k):
+    search = MiniBatchKMeans(k, n_init=1, random_state=0)
+    for block in np.array_split(rows, -(-len(rows) // 100_000)):
+        search.partial_fit(block)
+    return search
+
+
+def compare_every_k(name, mine, ours, some, search, share):
+    """Time of another method at three k, extrapolated to 19 k and to all rows."""
+    times, ratios = [], []
+    for k in (2, 11, 20):
+        start = time.perf_counter()
+        centres = search(k).cluster_centers_
+        times.append(time.perf_counter() - start)
+        ratios.append(inertia(some, ours[k]) / inertia(some, centres))
+    theirs = 19 * share * np.mean(times)
+    print(
+        f"{name}: {np.mean(times):.1f} s for one k on 1/{share} of the rows, about "
+        f"{theirs:.0f} s for 19 on all (extrapolated), {theirs / mine:.1f} times ours; "
+        f"inertia of ours over its at k = 2, 11, 20: {np.round(ratios, 3).tolist()}",
+        flush=True,
+    )
+
+
+def mixture(options):
+    """Held-out log-likelihood of well-specified mixtures."""
+    for d, k in ((5, 4), (10, 5)):
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            rows = gaussian_clusters(60_000, d, rng=rng, n_clusters=k)
+            rows, held_out = rows[:50_000], rows[50_000:]
+            start = time.perf_counter()
+            ours = CompressiveGaussianMixture(k, sketch_size=1000).fit(rows)
+            mine = time.perf_counter() - start
+            theirs = GaussianMixture(k, n_init=3, random_state=0).fit(rows)
+            scores = ours.score(held_out), theirs.score(held_out)
+            print(
+                f"d = {d}, k = {k}, seed {seed}: {scores[0]:.4f} against "
+                f"{scores[1]:.4f}, {abs(scores[0] / scores[1] - 1):.2%} apart, "
+                f"{mine:.1f} s",
+                flush=True,
+            )
+
+
+def classifier(options):
+    """Accuracy on half of the rows, learned from the other half."""
+    for name in ("pendigits", "segment", "wall-robot-navigation"):
+        table = pq.read_table(options.data / "data" / "test" / f"{name}.parquet")
+        labels = table["label"].to_numpy()
+        names = [column for column in table.column_names if column != "label"]
+        rows = np.column_stack([table[column].to_numpy() for column in names])
+        rows = rows.astype(float)
+        rows = (rows - rows.mean(axis=0)) / (rows.std(axis=0) + 1e-12)
+        rng = np.random.RandomState(0)
+        fit, rest, y, y_rest = train_test_split(
+            rows, labels, test_size=0.5, random_state=rng, stratify=labels
+        )
+        ours = CompressiveClassifier(2, sketch_size=1000).fit(fit, y)
+        classes, logs = np.unique(y), []
+        for label in classes:
+            search = GaussianMixture(2, reg_covar=1e-3, random_state=0)
+            search.fit(fit[y == label])
+            logs.append(search.score_samples(rest) + np.log((y == label).mean()))
+        theirs = (classes[np.argmax(logs, axis=0)] == y_rest).mean()
+        mine = ours.score(rest, y_rest)
         print(
-            f"{name}: {theirs:.1f} s against {mine:.1f} s, {theirs / mine:.1f} times; "
-            f"inertia ratio {np.mean(worse):.3f}"
+            f"{name}: accuracy {mine:.3f} against {theirs:.3f} of a mixture per class",
+            flush=True,
         )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared"))
     parser.add_argument("--split", choices=["train", "test"], default="train")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--synthetic", action="store_true")
     parser.add_argument("--every-k", type=int, default=0, metavar="ROWS")
-    parser.add_argument("--fast", action="store_true", help="n_init=1 for every-k")
+    for name in ("--synthetic", "--mixture", "--classifier"):
+        parser.add_argument(name, action="store_true")
     options = parser.parse_args()
-    if options.synthetic:
-        synthetic(options)
-    elif options.every_k:
+    if options.every_k:
         every_k(options)
+    elif options.synthetic:
+        synthetic(options)
+    elif options.mixture:
+        mixture(options)
+    elif options.classifier:
+        classifier(options)
     else:
         real_sets(options)
 

@@ -125,7 +125,8 @@ class _Session:
             last = self._release(self.first, epsilon, 2 * seed)
             if self.rounds == 2:
                 plan = self.search.plan(self.data.n_features, first=last)
-                last = self._release(self._sketch(plan), epsilon, 2 * seed + 1)
+                if plan is not last.feature_map:  # the first round may be all there is
+                    last = self._release(self._sketch(plan), epsilon, 2 * seed + 1)
             return self.data.ratio(self.search.fit_sketch(last).cluster_centers_)
 
     def _release(

@@ -34,7 +34,12 @@ from sketchlearn.experiments.kmeans_privacy import (
     measure_private_ratios,
 )
 from sketchlearn.experiments.kmeans_sets import ClusterSet, load_cluster_sets
-from sketchlearn.experiments.kmeans_timing import COUNTS, TimingCurves, measure_times
+from sketchlearn.experiments.kmeans_timing import (
+    COUNTS,
+    TIMED,
+    TimingCurves,
+    measure_times,
+)
 from sketchlearn.experiments.pca_privacy import EPSILONS
 from sketchlearn.report import Cell, format_table, require_plots
 from sketchlearn.version import __version__
@@ -76,6 +81,9 @@ class KMeansPlan:
     counts: tuple[int, ...] = COUNTS
     """Numbers of rows to measure time at."""
 
+    timed_size: int = 1000
+    """Sketch size to measure time at."""
+
     privacy: bool = True
     """Whether to measure what privacy costs, if MNIST is among the sets."""
 
@@ -98,7 +106,8 @@ class KMeansPlan:
             sizes=(200,),
             datasets=("diabetes",),
             methods=(OURS, "one-round", "ompr-gaussian", "unrolled", "mean"),
-            counts=(1000, 3000),
+            counts=(500, 1000),
+            timed_size=100,
             privacy=False,
         )
 
@@ -139,7 +148,10 @@ def reproduce_kmeans(
         is_left_out=plan.is_left_out,
         say=say,
     )
-    times = measure_times(plan.counts, say=say)
+    timed = [name for name in TIMED if name in plan.methods]
+    times = measure_times(
+        plan.counts, methods=timed, sketch_size=plan.timed_size, say=say
+    )
     has_private = plan.privacy and any(one.name == PRIVATE for one in sets)
     private = measure_private_ratios(data, say=say) if has_private else None
     tables = show_clusterings(results, times, private)

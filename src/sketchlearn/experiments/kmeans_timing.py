@@ -17,11 +17,19 @@ from sklearn.cluster import KMeans
 from sketchlearn.experiments.kmeans_methods import OURS, kmeans_method
 from sketchlearn.experiments.kmeans_sets import N_CLUSTERS, inertia
 
-__all__ = ["COUNTS", "LLOYD", "TimingCurves", "gaussian_clusters", "measure_times"]
+__all__ = [
+    "COUNTS",
+    "LLOYD",
+    "TIMED",
+    "TimingCurves",
+    "gaussian_clusters",
+    "measure_times",
+]
 
 COUNTS = (10_000, 100_000, 1_000_000)
 LLOYD = "lloyd"
-_TIMED = (OURS, "one-round", "ompr-gaussian")
+TIMED = (OURS, "one-round", "ompr-gaussian")
+"""Methods whose time is measured by default."""
 
 
 @final
@@ -54,6 +62,7 @@ def gaussian_clusters(
 def measure_times(
     counts: Sequence[int] = COUNTS,
     *,
+    methods: Sequence[str] = TIMED,
     n_features: int = 10,
     sketch_size: int = 1000,
     say: Callable[[str], object] = lambda text: None,
@@ -64,13 +73,15 @@ def measure_times(
     ----------
     counts : sequence of int
         Numbers of rows.
+    methods : sequence of str
+        What to compare with Lloyd's algorithm.
     n_features, sketch_size : int
         Sizes of a row and of a sketch.
     say : callable
         Receives lines of progress.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in (*_TIMED, LLOYD)}
-    ratios: dict[str, list[float]] = {name: [] for name in (*_TIMED, LLOYD)}
+    seconds: dict[str, list[float]] = {name: [] for name in (*methods, LLOYD)}
+    ratios: dict[str, list[float]] = {name: [] for name in (*methods, LLOYD)}
     for count in counts:
         rows = gaussian_clusters(count, n_features, rng=np.random.default_rng(0))
         low, high = rows.min(axis=0), rows.max(axis=0)

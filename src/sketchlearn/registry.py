@@ -29,6 +29,7 @@ __all__ = ["ModelInfo", "add_model", "list_models", "load_card", "load_model"]
 
 _BUILDERS = {
     "equivariant": "sketchlearn.decoders.equivariant:EquivariantDecoder",
+    "iterative-ckm": "sketchlearn.decoders.unrolled:IterativeCKM",
     "sqnet": "sketchlearn.sqnet:SQNet",
 }
 """Class by kind of weights; each has ``from_weights(weights)``."""

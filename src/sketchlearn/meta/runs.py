@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sketchlearn.decoders.equivariant import PriorNetwork, PriorSpec
 from sketchlearn.errors import ConfigError
+from sketchlearn.meta.clustering import build_ckm
 from sketchlearn.meta.config import RunConfig, refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
 from sketchlearn.meta.problems import AbstractProblem
@@ -154,6 +155,7 @@ Builder = Callable[
 
 TASKS: dict[str, Builder] = {
     "correlations": _correlations,
+    "iterative-ckm": build_ckm,
     "second-moment": _second_moment,
     "second-moment-from-rows": _second_moment_from_rows,
 }

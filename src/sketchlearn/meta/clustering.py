@@ -1,0 +1,375 @@
+r"""Meta-learning Iterative CKM: a law of features whose descent ends at good centroids.
+
+An episode is a dataset with features in [-1, 1], a sketch of some rows, the unrolled
+descent on it, and the k-means loss of the outcome on fresh rows relative to Lloyd's.
+NGOpt chooses activation and optimiser and the learned numbers (paper, section 4.2);
+gradients through the last steps of the unroll can refine them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self, cast, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from torch import Tensor, nn
+from typing_extensions import override
+
+from sketchlearn.decoders.unrolled import (
+    MAX_PADDED,
+    CKMSpec,
+    InnerOptimiser,
+    IterativeCKM,
+    draw_units,
+    hungarian_loss,
+    kmeans_loss,
+)
+from sketchlearn.errors import ConfigError, RowsError
+from sketchlearn.features.activation import Activation, activate
+from sketchlearn.meta.config import RunConfig, TrainConfig
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
+from sketchlearn.meta.noise import simulate_release_noise
+from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.networks import spec_from_dict
+
+__all__ = [
+    "ClusteringConfig",
+    "ClusteringEpisodes",
+    "ClusteringProblem",
+    "build_ckm",
+    "evolve_ckm",
+]
+
+
+@final
+@dataclass(frozen=True)
+class ClusteringConfig:
+    """How episodes of clustering are drawn and judged."""
+
+    episodes: int = 4
+    """Datasets in a batch, of similar width."""
+
+    n_rows: int = 512
+    """Rows sketched, and as many fresh rows for the loss."""
+
+    clusters: tuple[int, int] = (4, 20)
+    """Fewest and most centroids of a batch, drawn log-uniformly."""
+
+    sizes: tuple[int, int] = (200, 2000)
+    """Smallest and largest sketch of a batch, drawn log-uniformly; the paper's form
+    has one size of its own."""
+
+    hungarian: float = 0.0
+    """Weight of the Hungarian loss to Lloyd's centroids beside the k-means loss."""
+
+    backward_steps: int = 10
+    """Last steps of the descent that a gradient flows through."""
+
+    epsilon: float | None = None
+    """Train with the noise of a release at this ε; None for no noise."""
+
+    delta: float = 0.01
+    """δ of that release."""
+
+    released_rows: int = 60_000
+    """Rows of the dataset whose release is imitated."""
+
+    search_steps: int = 0
+    """Evaluations of NGOpt before any gradient step, over all choices."""
+
+    search_batches: int = 6
+    """Batches of one evaluation."""
+
+    activations: Sequence[Activation] = ("fourier",)
+    """What NGOpt chooses among."""
+
+    optimisers: Sequence[InnerOptimiser] = ("adam", "sgd")
+    """What NGOpt chooses among."""
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and "relu" in self.activations:
+            raise ConfigError("'relu' has no norm bound: leave it out with epsilon.")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, object]) -> Self:
+        """Build from a table of a TOML file; unknown keys are refused."""
+        return spec_from_dict(cls, fields)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClusteringEpisodes:
+    """A batch; datasets of fewer features are padded with zeros to one width."""
+
+    support: Tensor
+    """Rows to sketch, (episodes, n, width)."""
+
+    query: Tensor
+    """Rows for the loss."""
+
+    n_features: Tensor
+    """Features of each dataset, (episodes,)."""
+
+    directions: Tensor
+    """Of the units, as many as numbers in the sketch: (episodes, width, size)."""
+
+    positions: Tensor
+    """Of the units in their law, (episodes, size)."""
+
+    start: Tensor
+    """Unit noise for the first centroids, (episodes, k, width)."""
+
+    reference: Tensor
+    """Lloyd's centroids for the sketched rows, (episodes, k, width)."""
+
+    noise_seed: int
+    """Seed of the noise of a release."""
+
+
+@final
+class ClusteringProblem(AbstractProblem):
+    """k-means of any dataset from its sketch alone, judged on fresh rows.
+
+    Parameters
+    ----------
+    training, held_out : sequences of MetaDataset
+        Nothing of one is in the other.
+    config : ClusteringConfig
+        How episodes are drawn.
+    sketch_size : int
+        Size of all sketches; 0 draws one for each batch.
+    """
+
+    def __init__(
+        self,
+        training: Sequence[MetaDataset],
+        held_out: Sequence[MetaDataset],
+        config: ClusteringConfig,
+        *,
+        sketch_size: int = 0,
+    ) -> None:
+        both = {data.name for data in training} & {data.name for data in held_out}
+        if not training or not held_out or both:
+            raise RowsError(
+                "training and validation need at least one dataset each and none in "
+                f"common; got {len(training)} and {len(held_out)}, common: "
+                f"{', '.join(sorted(both)) or 'none'}. See split_datasets."
+            )
+        self.config, self.sketch_size = config, sketch_size
+        self.datasets = sorted(training, key=_width)
+        sizes = (sketch_size,) if sketch_size else config.sizes
+        ordered = sorted(held_out, key=_width)
+        n_clusters = round(math.sqrt(math.prod(config.clusters)))
+        self._cases = [
+            self._episodes(
+                ordered[i : i + config.episodes],
+                n_clusters,
+                size,
+                np.random.default_rng([i, size]),
+            )
+            for size in sizes
+            for i in range(0, len(ordered), config.episodes)
+        ]
+
+    @override
+    def draw(self, rng: np.random.Generator) -> ClusteringEpisodes:
+        config = self.config
+        count = min(config.episodes, len(self.datasets))
+        first = int(rng.integers(len(self.datasets) - count + 1))
+        n_clusters = _log_uniform(*config.clusters, rng)
+        size = self.sketch_size or _log_uniform(*config.sizes, rng) // 2 * 2
+        return self._episodes(
+            self.datasets[first : first + count], n_clusters, size, rng
+        )
+
+    @override
+    def loss(self, model: nn.Module, batch: ClusteringEpisodes) -> Tensor:
+        centroids = self._decode(cast(IterativeCKM, model), batch)
+        loss = _excess(centroids, batch).mean()
+        if self.config.hungarian:
+            scale = kmeans_loss(batch.query, batch.reference)
+            apart = hungarian_loss(centroids, batch.reference) / scale
+            loss = loss + self.config.hungarian * apart.mean()
+        return loss
+
+    @override
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Inertia relative to Lloyd's on held-out datasets; the score is its log."""
+        module = cast(IterativeCKM, model)
+        excess = torch.cat([_excess(self._decode(module, c), c) for c in self._cases])
+        ratios = excess.exp()
+        return {
+            "score": float(excess.mean()),
+            "median_ratio": float(ratios.median()),
+            "mean_ratio": float(ratios.mean()),
+        }
+
+    def _decode(self, model: IterativeCKM, batch: ClusteringEpisodes) -> Tensor:
+        """Centroids from sketches; gradients, where wanted, of the last steps."""
+        n_units = model.spec.n_units(batch.directions.shape[-1])
+        matrix = model.matrix(
+            batch.directions[..., :n_units],
+            batch.positions[..., :n_units],
+            batch.n_features,
+        )
+        target = activate(batch.support @ matrix, model.spec.activation).mean(dim=-2)
+        if self.config.epsilon is not None:
+            target = self._release(target, n_units, batch.noise_seed)
+        tracked = self.config.backward_steps if torch.is_grad_enabled() else 0
+        return model.decode(target, matrix, batch.start, backward_steps=tracked)
+
+    def _release(self, means: Tensor, n_units: int, seed: int) -> Tensor:
+        config = self.config
+        assert config.epsilon is not None
+        return simulate_release_noise(
+            means * config.released_rows,
+            means.new_full((len(means),), config.released_rows),
+            norm_bound=math.sqrt(n_units),
+            epsilon=config.epsilon,
+            delta=config.delta,
+            generator=torch.Generator().manual_seed(seed),
+        )
+
+    def _episodes(
+        self,
+        datasets: Sequence[MetaDataset],
+        n_clusters: int,
+        size: int,
+        rng: np.random.Generator,
+    ) -> ClusteringEpisodes:
+        tables = [_unit_rows(data, 2 * self.config.n_rows, rng) for data in datasets]
+        shape, width = (len(tables),), max(table.shape[1] for table in tables)
+        rows = torch.zeros(*shape, 2 * self.config.n_rows, width)
+        directions, positions = (
+            torch.zeros(*shape, width, size),
+            torch.zeros(*shape, size),
+        )
+        start, reference = torch.zeros(2, *shape, n_clusters, width)
+        for i, table in enumerate(tables):
+            d = table.shape[1]
+            rows[i, :, :d] = torch.from_numpy(table)
+            directions[i, :d], positions[i] = draw_units(d, size, rng)
+            noise = rng.standard_normal((n_clusters, d), np.float32)
+            start[i, :, :d] = torch.from_numpy(noise)
+            found = _lloyd(table[: self.config.n_rows], n_clusters, rng)
+            reference[i, :, :d] = torch.from_numpy(found)
+        support, query = rows.chunk(2, dim=1)
+        counts = torch.tensor([float(table.shape[1]) for table in tables])
+        seed = int(rng.integers(2**63))
+        return ClusteringEpisodes(
+            support, query, counts, directions, positions, start, reference, seed
+        )
+
+
+def build_ckm(
+    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
+) -> tuple[IterativeCKM, ClusteringProblem]:
+    """Iterative CKM, already searched by NGOpt, and the problem to refine it on.
+
+    The search is a function of the configuration alone, so that a resumed training
+    starts from the same model.
+    """
+    spec = spec_from_dict(CKMSpec, config.model)
+    problem = ClusteringProblem(
+        training,
+        held_out,
+        ClusteringConfig.from_dict(config.problem),
+        sketch_size=spec.sketch_size,
+    )
+    model = IterativeCKM(spec, seed=config.train.seed)
+    if problem.config.search_steps:
+        evolve_ckm(model, problem, config.train)
+    return model, problem
+
+
+def evolve_ckm(
+    model: IterativeCKM, problem: ClusteringProblem, config: TrainConfig
+) -> EvolveResult:
+    """Search activation, optimiser and learned numbers with NGOpt, in place.
+
+    Parameters
+    ----------
+    model : IterativeCKM
+        Where the search starts; has the best found at the end.
+    problem : ClusteringProblem
+        Its configuration says what to choose among, and for how long.
+    config : TrainConfig
+        For its seed.
+    """
+    settings, spec = problem.config, model.spec
+    # One matrix has the units of one activation; a law has those of any.
+    activations = [spec.activation] if spec.sketch_size else settings.activations
+    space = SearchSpace(
+        choices={"activation": activations, "optimiser": settings.optimisers},
+        weight_scale=0.5,
+    )
+    budget = TrainConfig(
+        steps=settings.search_steps,
+        accumulate=settings.search_batches,
+        validate_every=10,
+        seed=config.seed,
+    )
+    return evolve(model, problem, budget, space=space, configure=_configure)
+
+
+def _configure(model: nn.Module, settings: Mapping[str, Setting]) -> None:
+    ckm = cast(IterativeCKM, model)
+    ckm.spec = replace(
+        ckm.spec,
+        activation=cast(Activation, settings["activation"]),
+        optimiser=cast(InnerOptimiser, settings["optimiser"]),
+    )
+
+
+def _excess(centroids: Tensor, batch: ClusteringEpisodes) -> Tensor:
+    """Log of the k-means loss over that of Lloyd's centroids, (episodes,)."""
+    best = kmeans_loss(batch.query, batch.reference)
+    return torch.log((kmeans_loss(batch.query, centroids) + 1e-6) / (best + 1e-6))
+
+
+def _lloyd(
+    rows: NDArray[np.float32], n_clusters: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    seed = int(rng.integers(2**31))
+    fit = KMeans(n_clusters, n_init=2, random_state=seed).fit(rows)
+    centres: NDArray[np.float32] = fit.cluster_centers_
+    return centres
+
+
+def _unit_rows(
+    data: MetaDataset, n_rows: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Random rows and up to 196 random features that vary, scaled to [-1, 1].
+
+    The first and second half share no row, as long as there are enough.
+    """
+    low, high = _bounds(data)
+    varying = rng.permutation(np.flatnonzero(high > low))[:MAX_PADDED]
+    order = rng.permutation(data.n_rows)
+    half = max(1, min(n_rows // 2, data.n_rows // 2))
+    chosen = [np.resize(part, n_rows // 2) for part in (order[:half], order[-half:])]
+    values = data.take(np.concatenate(chosen), varying, standardize=False)
+    least, most = low[varying], high[varying]
+    scaled: NDArray[np.float32] = 2 * (values - least) / (most - least) - 1
+    return scaled
+
+
+@lru_cache(maxsize=256)
+def _bounds(data: MetaDataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    low, high = data.rows.min(axis=0), data.rows.max(axis=0)
+    return low.astype(np.float32), high.astype(np.float32)
+
+
+def _width(data: MetaDataset) -> int:
+    return min(data.n_features, MAX_PADDED)
+
+
+def _log_uniform(low: int, high: int, rng: np.random.Generator) -> int:
+    return round(math.exp(rng.uniform(math.log(low), math.log(high))))

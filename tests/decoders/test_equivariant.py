@@ -94,12 +94,14 @@ def test_the_update_satisfies_the_sketch_until_the_diagonal_is_put_back(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_variance_explained_more_than_once_is_scaled_down(seed):
+def test_the_prior_fills_no_more_than_the_variance_the_sketch_leaves(seed):
     omega, seen, diagonal, loadings = update_case(seed, size=3.0)
+    shown = seen @ np.linalg.inv(omega.T @ seen) @ seen.T
     dense = dense_update(omega, seen, np.diag(diagonal) + loadings @ loadings.T)
-    scale = np.sqrt(np.maximum(np.diag(dense), 1))
-    assert (scale > 1).any()
-    expected = dense / np.outer(scale, scale)
+    left = (1 - np.diag(shown)) / np.diag(dense - shown)
+    assert (left < 1).any()
+    scale = np.sqrt(np.clip(left, 0, 1))
+    expected = shown + (dense - shown) * np.outer(scale, scale)
     np.fill_diagonal(expected, 1.0)
     found = completed(omega, seen, diagonal, loadings)
     assert np.abs(found - expected).max() < 1e-3

@@ -2,7 +2,8 @@ r"""A learned prior over the features, and the update that makes it fit the sket
 
 A sketch of :math:`R\Omega` leaves most of the correlations P open. Plain Nyström fills
 the gap with independence; here a small network that treats all features alike
-(permuting them permutes its output) predicts what is likely instead: a positive
+(permuting them permutes its output, up to ties in the order and sign of the sketched
+directions) predicts what is likely instead: a positive
 definite prior :math:`P_0 = \mathrm{diag}(s) + HH^\top` from what the sketch says of
 each feature. The block BFGS update then gives the sketch the last word,
 
@@ -195,7 +196,9 @@ class _Block(nn.Module):
 def complete_correlation(
     omega: Tensor, seen: Tensor, diagonal: Tensor, loadings: Tensor
 ) -> Tensor:
-    r"""Correlations with :math:`\hat P\Omega = Y`, near a prior: block BFGS.
+    r"""Correlations near a prior that agree with a sketch: block BFGS, unit diagonal.
+
+    Before the diagonal is restored, :math:`\hat P\Omega = Y`.
 
     Parameters
     ----------
@@ -207,8 +210,8 @@ def complete_correlation(
     Returns
     -------
     tensor of shape (b, d, d)
-        With unit diagonal: where the update gives a feature more than its variance,
-        it is scaled down; where less, the rest is independent.
+        With unit diagonal: what the sketch shows of a feature is kept, the prior
+        fills at most the variance that is left, and the rest is independent.
 
     Examples
     --------
@@ -224,10 +227,14 @@ def complete_correlation(
     root = torch.linalg.cholesky((core + core.mT) / 2 + jitter)
     taken = torch.linalg.solve_triangular(root, prior_seen.mT, upper=False)
     known = _nystrom(omega, seen)
-    result = loadings @ loadings.mT - taken.mT @ taken + known @ known.mT
-    explained = torch.diagonal(result, dim1=1, dim2=2) + diagonal
-    shrink = explained.clamp_min(1.0).rsqrt()
-    result = result * shrink[:, :, None] * shrink[:, None, :]
+    seen_part = known @ known.mT
+    rest = loadings @ loadings.mT - taken.mT @ taken
+    room = 1 - torch.diagonal(seen_part, dim1=1, dim2=2)
+    wanted = torch.diagonal(rest, dim1=1, dim2=2) + diagonal
+    fit = (room.clamp_min(0) / wanted.clamp_min(1e-9)).clamp_max(1.0).sqrt()
+    shrink = (1 - room).clamp_min(1.0).rsqrt()
+    result = rest * fit[:, :, None] * fit[:, None, :]
+    result = result + seen_part * shrink[:, :, None] * shrink[:, None, :]
     off = result - torch.diag_embed(torch.diagonal(result, dim1=1, dim2=2))
     unit: Tensor = off + torch.eye(off.shape[-1]).to(off)
     return unit

@@ -377,7 +377,7 @@ def _missed_strength(
     if columns == 1:
         return float(np.linalg.norm(seen - omega) / np.linalg.norm(omega))
     squares = []
-    for j in range(0, columns - 1, max(1, columns // 8)):
+    for j in range(0, columns - 1, max(1, columns // 4)):
         joined, apart = np.eye(columns), np.zeros(columns)
         joined[j + 1, j], apart[j : j + 2] = 1.0, (1.0, -1.0)
         joined = np.delete(joined, j + 1, axis=1)

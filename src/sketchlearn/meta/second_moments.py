@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from functools import lru_cache
 from typing import Any, Self, final
 
@@ -23,11 +24,11 @@ from typing_extensions import override
 from sketchlearn.decoders.low_rank import symmetric_matrix
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.moments import random_groups
+from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.synthetic import random_correlation
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
-from sketchlearn.networks import spec_from_dict
 from sketchlearn.sqnet import SQNet
 
 __all__ = [
@@ -80,7 +81,10 @@ class CorrelationConfig:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        return spec_from_dict(cls, fields)
+        refuse_unknown(
+            fields, [entry.name for entry in dataclass_fields(cls)], "[problem]"
+        )
+        return cls(**fields)
 
 
 @final
@@ -117,9 +121,19 @@ class CorrelationProblem(AbstractProblem):
                 )
         self._groups = list(shares)
         self._shares = np.array(list(shares.values())) / sum(shares.values())
+        widest = max(len(matrix) for pool in self._pools.values() for matrix in pool)
+        self._largest = config.max_features
+        if SYNTHETIC not in shares:
+            self._largest = min(self._largest, widest)
         self._cases = [
             case for data in held_out for case in _cases(data, config.max_features)
         ]
+        if self._largest < 4 or self._largest**2 / 2 <= config.min_numbers:
+            raise ConfigError(
+                f"{self._largest} features fit in a sketch of {config.min_numbers:g} "
+                "numbers: nothing is left to learn. Lower min_numbers or take wider "
+                "datasets."
+            )
 
     @override
     def draw(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -142,6 +156,11 @@ class CorrelationProblem(AbstractProblem):
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean LRE of PCA on held-out datasets, by sketch size and over sizes."""
+        if not self._cases:
+            raise ConfigError(
+                "every held-out dataset fits whole in the smallest sketch; hold out "
+                "wider ones."
+            )
         scores: dict[str, list[float]] = {}
         for size, matrix, kept, omega in self._cases:
             inner = matrix[np.ix_(kept, kept)]
@@ -154,11 +173,12 @@ class CorrelationProblem(AbstractProblem):
 
     def _shape(self, rng: np.random.Generator) -> tuple[int, int]:
         """Number of features and of columns: a sketch that does not hold all."""
-        largest, low = self.config.max_features, math.log(self.config.min_numbers)
+        largest, low = self._largest, math.log(self.config.min_numbers)
         while True:
             d = int(rng.integers(largest // 2, largest + 1))
             if rng.random() < 0.55:
-                d = int(np.exp(rng.uniform(math.log(12), math.log(0.75 * largest))))
+                smallest = math.log(min(12.0, largest / 2))
+                d = int(np.exp(rng.uniform(smallest, math.log(0.75 * largest))))
             size = np.exp(rng.uniform(low, math.log(self.config.max_numbers)))
             columns = max(int(size // d), 1)
             if columns < (d + 1) / 2:
@@ -218,6 +238,8 @@ class PaddedMomentProblem(AbstractProblem):
         n_features: int = 196,
         episodes: int = 64,
     ) -> None:
+        if not training or not held_out:
+            raise ConfigError("give datasets to train on and datasets to hold out.")
         self._d, self._episodes = n_features, episodes
         self._training = [_correlations(data) for data in training]
         rng = np.random.default_rng(0)

@@ -275,7 +275,10 @@ class _Run:
         total = 0.0
         for _ in range(self.config.accumulate):
             batch = self.problem.draw(rng)
-            loss = self.problem.loss(self.model, batch) / self.config.accumulate
+            try:
+                loss = self.problem.loss(self.model, batch) / self.config.accumulate
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                return math.nan
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
         return total

@@ -57,6 +57,12 @@ def test_an_episode_has_scaled_rows_without_constant_features_padded_to_one_widt
         assert torch.allclose(batch.directions[i].norm(dim=0), torch.ones(1))
 
 
+def test_every_batch_has_narrow_and_wide_datasets():
+    problem = make_problem()
+    widths = [draw(problem, seed).n_features.tolist() for seed in range(20)]
+    assert {tuple(pair) for pair in widths} == {(2, 5), (3, 5)}
+
+
 def test_no_row_is_both_sketched_and_judged():
     rows = np.arange(200.0)[:, None]
     ramp = MetaDataset.from_arrays("ramp", rows)

@@ -54,7 +54,7 @@ class ClusteringConfig:
     """How episodes of clustering are drawn and judged."""
 
     episodes: int = 4
-    """Datasets in a batch, of similar width."""
+    """Datasets in a batch, from the narrowest to the widest."""
 
     n_rows: int = 512
     """Rows sketched, and as many fresh rows for the loss."""
@@ -182,12 +182,11 @@ class ClusteringProblem(AbstractProblem):
     def draw(self, rng: np.random.Generator) -> ClusteringEpisodes:
         config = self.config
         count = min(config.episodes, len(self.datasets))
-        first = int(rng.integers(len(self.datasets) - count + 1))
+        parts = np.array_split(np.arange(len(self.datasets)), count)
+        drawn = [self.datasets[int(rng.choice(part))] for part in parts]
         n_clusters = _log_uniform(*config.clusters, rng)
         size = self.sketch_size or _log_uniform(*config.sizes, rng) // 2 * 2
-        return self._episodes(
-            self.datasets[first : first + count], n_clusters, size, rng
-        )
+        return self._episodes(drawn, n_clusters, size, rng)
 
     @override
     def loss(self, model: nn.Module, batch: ClusteringEpisodes) -> Tensor:
@@ -308,7 +307,7 @@ def evolve_ckm(
     activations = [spec.activation] if spec.sketch_size else settings.activations
     space = SearchSpace(
         choices={"activation": activations, "optimiser": settings.optimisers},
-        weight_scale=0.5,
+        weight_scale=0.3,
     )
     budget = TrainConfig(
         steps=settings.search_steps,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from sketchlearn import sketch_rows
 from sketchlearn.decoders.unrolled import (
     CKMSpec,
     IterativeCKM,
@@ -22,6 +23,7 @@ from sketchlearn.meta.config import RunConfig, TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.runs import TASKS
 from sketchlearn.meta.trainer import train
+from sketchlearn.registry import load_card, load_model
 
 
 def blobs(name, n_features, seed):
@@ -224,3 +226,17 @@ def test_datasets_must_not_be_on_both_sides_and_relu_has_no_private_form():
         ClusteringProblem(HELD_OUT, HELD_OUT[:1], ClusteringConfig())
     with pytest.raises(ConfigError, match="no norm bound"):
         ClusteringConfig(epsilon=1.0, activations=["relu"])
+
+
+def test_the_shipped_model_beats_one_centroid_and_says_how_it_was_made_and_its_limits():
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.1, 0.1, 0.2], [0.9, 0.2, 0.8], [0.4, 0.9, 0.5]])
+    rows = centres[rng.integers(3, size=3000)] + 0.02 * rng.normal(size=(3000, 3))
+    model = load_model("kmeans-ckm")
+    sketch = sketch_rows(rows, model.feature_map(3, 300, seed=1))
+    found = model.decoder(3).decode(sketch).params.centres
+    left = ((rows[:, None] - found) ** 2).sum(axis=2).min(axis=1).mean()
+    assert left < 0.25 * rows.var(axis=0).sum()
+    card = load_card("kmeans-ckm")
+    assert not set(card["train_datasets"]) & set(card["held_out_datasets"])
+    assert {"command", "limits", "results", "search", "tries"} <= set(card)

@@ -140,13 +140,15 @@ def test_networks_are_trained_on_the_training_split_alone_and_once(tmp_path):
 def test_the_reproduction_writes_results_tables_and_figures(folder):
     config, weights = load_config(folder / "pca-sqnet.toml", "cpu"), folder / "weights"
     train_networks(config, folder, weights, sizes=(20,))
-    plan = replace(PCAPlan.quick(), methods=("sqnet", "pinv-chi", "learned"))
+    methods = ("sqnet", "pinv-chi", "learned")
+    plan = replace(PCAPlan.quick(), sizes=(20, 100, 200), methods=methods)
     results = reproduce_pca(folder, folder / "out", plan, weights=weights)
     written = json.loads((folder / "out" / "results.json").read_text())
     assert written["pca"]["learned"]["diabetes"]["20"] == pytest.approx(0, abs=1e-4)
     assert written["printed"]["diabetes"]["20"] == pytest.approx(np.log(2))
-    assert list(results.pca["sqnet"]["hapmap31"]) == [20]
-    assert "skipped sqnet at size 100" in (folder / "out" / "tables.txt").read_text()
+    # 20 was trained above, 100 comes with the package, 200 is nowhere
+    assert list(results.pca["sqnet"]["hapmap31"]) == [20, 100]
+    assert "skipped sqnet at size 200" in (folder / "out" / "tables.txt").read_text()
     figures = sorted(path.name for path in (folder / "out").glob("*.png"))
     assert figures == ["components.png", "scatter.png", "sizes.png"]
 

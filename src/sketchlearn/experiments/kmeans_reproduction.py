@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
 
-from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.kmeans import (
     SIZES,
     KMeansResults,
@@ -41,6 +40,7 @@ from sketchlearn.experiments.kmeans_timing import (
     measure_times,
 )
 from sketchlearn.experiments.pca_privacy import EPSILONS
+from sketchlearn.experiments.selection import require_plan
 from sketchlearn.report import Cell, format_table, require_plots
 from sketchlearn.version import __version__
 
@@ -88,16 +88,7 @@ class KMeansPlan:
     """Whether to measure what privacy costs, if MNIST is among the sets."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.methods if name not in METHODS]
-        if unknown:
-            raise ConfigError(
-                f"there is no method {unknown[0]!r}; the methods are: "
-                f"{', '.join(METHODS)}."
-            )
-        if not self.sizes or min(self.sizes) < SMALLEST:
-            raise ConfigError(
-                f"sizes must be whole numbers from {SMALLEST} on; got {self.sizes}."
-            )
+        require_plan(self.methods, self.sizes, known=METHODS, smallest=SMALLEST)
 
     @classmethod
     def quick(cls) -> KMeansPlan:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import final
 
 import numpy as np
@@ -21,7 +20,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from sketchlearn.errors import RowsError
 from sketchlearn.experiments.pca_sets import random_features
-from sketchlearn.meta.datasets import MetaDataset, load_folder
+from sketchlearn.experiments.selection import select_test_sets
+from sketchlearn.meta.datasets import MetaDataset
 
 __all__ = ["N_CLUSTERS", "ClusterSet", "inertia", "load_cluster_sets"]
 
@@ -87,15 +87,8 @@ def load_cluster_sets(
     names : collection of str, optional
         Only these; all by default.
     """
-    found = load_folder(Path(folder, "data"), split="test", real_only=True)
-    known = {data.name for data in found}
-    unknown = [name for name in names or () if name not in known]
-    if unknown:
-        raise RowsError(
-            f"there is no real test set {unknown[0]!r}; the sets are: "
-            f"{', '.join(sorted(known))}."
-        )
-    sets = [_scaled(data) for data in found if names is None or data.name in names]
+    chosen = select_test_sets(folder, names, real_only=True)
+    sets = [_scaled(data) for data in chosen]
     return sorted(sets, key=lambda data: (data.n_features, data.name))
 
 

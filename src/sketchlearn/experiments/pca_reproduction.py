@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
-from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.pca import (
     REAL,
     SIZES,
@@ -36,6 +35,7 @@ from sketchlearn.experiments.pca_sets import (
     load_sets,
     printed_errors,
 )
+from sketchlearn.experiments.selection import require_plan
 from sketchlearn.report import require_plots
 from sketchlearn.version import __version__
 
@@ -77,16 +77,7 @@ class PCAPlan:
     """Whether to measure what privacy costs."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.methods if name not in METHODS]
-        if unknown:
-            raise ConfigError(
-                f"there is no method {unknown[0]!r}; the methods are: "
-                f"{', '.join(METHODS)}."
-            )
-        if not self.sizes or min(self.sizes) < SMALLEST:
-            raise ConfigError(
-                f"sizes must be whole numbers from {SMALLEST} on; got {self.sizes}."
-            )
+        require_plan(self.methods, self.sizes, known=METHODS, smallest=SMALLEST)
 
     @classmethod
     def quick(cls) -> PCAPlan:

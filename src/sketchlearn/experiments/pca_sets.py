@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
-from sketchlearn.meta.datasets import MetaDataset, load_folder
+from sketchlearn.experiments.selection import select_test_sets
+from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.metrics import (
     log_relative_error,
     pca_reconstruction_error,
@@ -174,17 +175,7 @@ def load_sets(
     names : collection of str, optional
         Only these; all by default.
     """
-    found = {
-        data.name: data for data in load_folder(Path(folder, "data"), split="test")
-    }
-    chosen = sorted(found) if names is None else list(names)
-    unknown = [name for name in chosen if name not in found]
-    if unknown:
-        raise RowsError(
-            f"there is no test set {unknown[0]!r}; the sets are: "
-            f"{', '.join(sorted(found))}."
-        )
-    return [_standardised(found[name]) for name in chosen]
+    return [_standardised(data) for data in select_test_sets(folder, names)]
 
 
 def printed_errors(

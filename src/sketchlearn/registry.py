@@ -29,7 +29,7 @@ __all__ = ["ModelInfo", "add_model", "list_models", "load_card", "load_model"]
 
 _BUILDERS = {
     "equivariant": "sketchlearn.decoders.equivariant:EquivariantDecoder",
-    "iterative-ckm": "sketchlearn.decoders.unrolled:IterativeCKM",
+    "iterative-ckm": "sketchlearn.decoders.iterative_ckm:IterativeCKM",
     "sqnet": "sketchlearn.sqnet:SQNet",
 }
 """Class by kind of weights; each has ``from_weights(weights)``."""

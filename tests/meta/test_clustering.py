@@ -5,12 +5,8 @@ import pytest
 import torch
 
 from sketchlearn import sketch_rows
-from sketchlearn.decoders.unrolled import (
-    CKMSpec,
-    IterativeCKM,
-    draw_units,
-    kmeans_loss,
-)
+from sketchlearn.decoders.iterative_ckm import CKMSpec, IterativeCKM, draw_units
+from sketchlearn.decoders.unrolled import kmeans_loss
 from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
 from sketchlearn.mechanisms import gaussian_sigma
 from sketchlearn.meta.clustering import (

@@ -21,15 +21,13 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 from typing_extensions import override
 
-from sketchlearn.decoders.unrolled import (
+from sketchlearn.decoders.iterative_ckm import (
     MAX_PADDED,
     CKMSpec,
-    InnerOptimiser,
     IterativeCKM,
     draw_units,
-    hungarian_loss,
-    kmeans_loss,
 )
+from sketchlearn.decoders.unrolled import InnerOptimiser, hungarian_loss, kmeans_loss
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.features.activation import Activation, activate
 from sketchlearn.meta.config import RunConfig, TrainConfig

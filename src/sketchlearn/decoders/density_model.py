@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
-__all__ = ["Clusters", "Density", "find_clusters"]
+__all__ = ["Clusters", "Density", "find_clusters", "outside_variance"]
 
 _POINTS = 4096
 
@@ -158,3 +158,19 @@ def find_clusters(
     outside = density.noise * (len(basis) - basis.shape[1])
     inertia = float(found.inertia_) / len(points) + outside
     return Clusters(density.centre + local @ basis.T, inertia, int(found.n_iter_))
+
+
+def outside_variance(
+    covariance: NDArray[np.float64], lift: NDArray[np.float64]
+) -> float:
+    """Mean variance in the directions orthogonal to the columns of ``lift``.
+
+    Examples
+    --------
+    >>> outside_variance(np.diag([4.0, 2.0, 3.0]), np.eye(3)[:, :1])
+    2.5
+    """
+    d, r = lift.shape
+    basis = np.linalg.qr(lift)[0]
+    inside = np.trace(basis.T @ covariance @ basis)
+    return max(float(np.trace(covariance) - inside), 0.0) / max(int(d - r), 1)

@@ -2,9 +2,9 @@ r"""What the estimators that read a density share: plans of one and of two round
 
 One round sketches moments and, where there is room, Fourier features at several
 scales, with a map that needs nothing but the range of the features. Two rounds look at
-the rows twice: the moments of the first pass place what the second one sketches in the
-principal directions. The second sketch holds the moments too, so that it is all that
-is kept, and merging, adding and forgetting are plain arithmetic on it.
+the rows twice: what the first pass saw places what the second one sketches in the
+principal directions. The second sketch holds the features of the first too, so that it
+is all that is kept, and merging, adding and forgetting are plain arithmetic on it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
+from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.density_prior import planned_range
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
 from sketchlearn.errors import FeatureMapError
@@ -48,7 +49,17 @@ MOMENT_SHARE = 0.8
 
 
 class SecondRound:
-    """What is known when the second map is planned."""
+    """What is known when the second map is planned.
+
+    Parameters
+    ----------
+    first : Sketch or PrivateSketch
+        Of the first round.
+    room : int
+        Numbers that both rounds may hold, beside means and variances.
+    extremes : array of shape (2, d), optional
+        Least and largest values that were seen.
+    """
 
     def __init__(
         self,
@@ -59,7 +70,14 @@ class SecondRound:
         part, _ = second_moment_part(first.feature_map)
         self.part: MomentFeatures | CrossMomentFeatures = part
         self.moments: Moments = NystromDecoder().decode(first).params
-        self.room = room - _counted(part)
+        self.first = first
+        self.waves = [
+            part
+            for part, _ in plain_parts(first.feature_map)
+            if isinstance(part, FourierFeatures)
+        ]
+        taken = sum(wave.sketch_size for wave in self.waves)
+        self.room = room - _counted(part) - taken
         low, high = planned_range(part.scaling, part.reach, part.n_features)
         if extremes is not None:
             low, high = np.maximum(low, extremes[0]), np.minimum(high, extremes[1])
@@ -87,6 +105,10 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     rounds: int | None
     bounds: tuple[ArrayLike, ArrayLike] | None
     random_state: int
+
+    def _look_ahead(self, n_features: int, room: int) -> int:
+        """Fourier features in the first of two rounds, out of ``room`` numbers."""
+        return 0
 
     @abstractmethod
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
@@ -180,8 +202,10 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
             active=varying(rows) if scaling.origin == "data" else None,
             seed=seed,
         )
-        each = (size - needed) // (2 * len(FOURIER_SCALES)) * 2
-        if rounds == 2 or not exact or each < 2:
+        left = size - needed if exact else 0
+        waves = left if rounds == 1 else self._look_ahead(n_features, left)
+        each = waves // (2 * len(FOURIER_SCALES)) * 2
+        if each < 2:
             return moments
         fourier = [
             FourierFeatures(
@@ -204,7 +228,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         second = self._plan_second(known)
         if second is None:
             return first.feature_map
-        return ConcatenatedFeatures([known.part, second])
+        return ConcatenatedFeatures([known.part, *known.waves, second])
 
     def _check_rounds(self) -> int | None:
         if self.rounds not in (None, 1, 2) or isinstance(self.rounds, bool):

@@ -34,6 +34,10 @@ __all__ = ["CompressiveKMeans", "SelectionOfK"]
 
 _MOST_DIRECTIONS = 14
 _PRIOR_ROWS = 8192
+_WAVE_SHARE, _WAVES, _FEWEST = 0.6, 25, 20
+"""Fourier features of the first of two rounds: a share of the room, and how many for
+each feature at most and at least. Fewer than 20 cannot tell ten clusters."""
+
 _WEAK = 1e-3
 """Directions with less than this share of the largest variance get no cells."""
 
@@ -48,9 +52,11 @@ class CompressiveKMeans(
     """k-means from one small sketch that serves every k.
 
     The sketch is decoded into a density, and k-means is solved on the density. With
-    two rounds, the moments of a first pass place the cells of a partition, and a
-    second pass counts and averages the rows in each; with one round, a Gaussian
-    mixture is fitted to moments and Fourier features.
+    one round, a Gaussian mixture is fitted to moments and Fourier features. With two
+    rounds, moments and, for few features, Fourier features of a first pass place the
+    cells of a partition, and a second pass counts and averages the rows in each; where
+    the cells bear out the mixture of the first pass, it is the density, and otherwise
+    the cells are.
 
     Parameters
     ----------
@@ -217,6 +223,12 @@ class CompressiveKMeans(
         return SelectionOfK(tuple(ks), np.array(inertias), np.array(scores))
 
     @override
+    def _look_ahead(self, n_features: int, room: int) -> int:
+        waves = min(int(_WAVE_SHARE * room), _WAVES * n_features)
+        # A release pays for every feature with noise: it does without.
+        return waves if self.bounds is None and waves >= _FEWEST * n_features else 0
+
+    @override
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
         values, directions = principal_directions(known.moments)
         strong = int((values > _WEAK * values[:1]).sum())
@@ -227,14 +239,7 @@ class CompressiveKMeans(
         unit = float(np.sqrt(values[0]))
         basis = directions[:, :r] / unit
         seed = seed_of(self.random_state)
-        rows = copula_rows(
-            known.moments,
-            known.low,
-            known.high,
-            n_rows=_PRIOR_ROWS,
-            rng=np.random.default_rng([seed, 2]),
-        )
-        local = (rows - known.moments.mean) @ basis
+        local = (self._guessed_rows(known) - known.moments.mean) @ basis
         n_cells = min(known.room // (1 + r), len(np.unique(local, axis=0)))
         search = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
         return CellFeatures(
@@ -245,6 +250,19 @@ class CompressiveKMeans(
             origin=known.origin,
             scaling=known.part.scaling,
         )
+
+    def _guessed_rows(self, known: SecondRound) -> NDArray[np.float64]:
+        """Rows as the first round suggests them, to place cells among."""
+        seed = seed_of(self.random_state)
+        rng, count = np.random.default_rng([seed, 2]), _PRIOR_ROWS
+        if known.waves:
+            count //= 2
+        rows = copula_rows(known.moments, known.low, known.high, n_rows=count, rng=rng)
+        if not known.waves:
+            return rows
+        found = DensityDecoder(seed=seed).decode(known.first).params
+        others = found.sample(_PRIOR_ROWS - count, rng)[0]
+        return np.concatenate([rows, np.clip(others, known.low, known.high)])
 
     def _decode(self, sketch: Sketch | PrivateSketch) -> Density:
         """The density of a sketch; the one at hand for another k of the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, final
+from typing import Any, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,13 +13,27 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.mixture import CompressiveGaussianMixture, CovarianceType
+from sketchlearn.estimators.base import seed_of
+from sketchlearn.estimators.density import SecondRound
+from sketchlearn.estimators.mixture import (
+    CompressiveGaussianMixture,
+    CovarianceType,
+    plan_cells,
+)
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch, sketch_rows
 
 __all__ = ["CompressiveClassifier"]
+
+_FEWEST_ROWS = 5
+"""Rows a component must have on average."""
+
+_NARROWEST = 1e-6
 
 
 @final
@@ -29,7 +43,9 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
     .. math:: P(c \mid x) \propto \pi_c\, p_c(x)
 
     with :math:`p_c` decoded from the sketch of class c by
-    :class:`CompressiveGaussianMixture` and :math:`\pi_c` its share of the rows.
+    :class:`CompressiveGaussianMixture` and :math:`\pi_c` its share of the rows. With
+    two rounds, every class has a feature map of its own: the moments of its first
+    round place the cells of its second.
 
     Parameters
     ----------
@@ -39,6 +55,9 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         Covariances of the components.
     sketch_size : int
         Numbers each class's sketch may hold, beside means and variances.
+    rounds : {1, 2} or None
+        Passes over the rows; None takes two, unless ``bounds`` are declared. See
+        :class:`CompressiveGaussianMixture`.
     bounds : pair (low, high), optional
         Declared range of the features; without it, read from the rows of ``fit``.
     shrinkage : float
@@ -73,6 +92,7 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         *,
         covariance_type: CovarianceType = "full",
         sketch_size: int = 2000,
+        rounds: int | None = None,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         shrinkage: float = 1e-3,
         random_state: int = 0,
@@ -80,18 +100,73 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         self.n_components = n_components
         self.covariance_type = covariance_type
         self.sketch_size = sketch_size
+        self.rounds = rounds
         self.bounds = bounds
         self.shrinkage = shrinkage
         self.random_state = random_state
 
+    @overload
     def plan(
-        self, n_features: int, *, rows: NDArray[np.floating] | None = None
-    ) -> AbstractFeatureMap:
-        """The feature map parties must use to sketch each class."""
-        return self._mixture(1).plan(n_features, rows=rows)
+        self,
+        n_features: int,
+        *,
+        rows: NDArray[np.floating] | None = None,
+        first: None = None,
+    ) -> AbstractFeatureMap: ...
+
+    @overload
+    def plan(
+        self,
+        n_features: int,
+        *,
+        rows: NDArray[np.floating] | None = None,
+        first: Mapping[Any, Sketch | PrivateSketch],
+    ) -> dict[Any, AbstractFeatureMap]: ...
+
+    def plan(
+        self,
+        n_features: int,
+        *,
+        rows: NDArray[np.floating] | None = None,
+        first: Mapping[Any, Sketch | PrivateSketch] | None = None,
+    ) -> AbstractFeatureMap | dict[Any, AbstractFeatureMap]:
+        """The feature maps parties must use to sketch each class.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers in a row.
+        rows : array, optional
+            A sample of the data to read scales from, where no ``bounds`` are
+            declared; without either, values up to 32 are accepted.
+        first : mapping, optional
+            From each class to the merged sketch of its first round: gives a map for
+            each class. Without it, one map for all classes: of the only round, or of
+            the first with ``rounds=2``.
+
+        Returns
+        -------
+        AbstractFeatureMap or dict
+        """
+        if first is None:
+            return self._mixture(1).plan(n_features, rows=rows)
+        units = _deviations(first)
+        maps: dict[Any, AbstractFeatureMap] = {}
+        for label, sketch in first.items():
+            known = SecondRound(sketch, self.sketch_size, rows)
+            cells = plan_cells(
+                known,
+                n_components=self.n_components,
+                covariance_type=self.covariance_type,
+                units=units,
+                seed=seed_of(self.random_state),
+            )
+            parts = [known.part] if cells is None else [known.part, cells]
+            maps[label] = ConcatenatedFeatures(parts)
+        return maps
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Sketch the rows of each class in one pass and decode the sketches.
+        """Sketch the rows of each class, in one pass or two, and decode the sketches.
 
         Parameters
         ----------
@@ -103,8 +178,7 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        sketches = self._sketch(X, y, known=None)
-        return self.fit_sketches(sketches)
+        return self.fit_sketches(self._sketch(X, y, known=None))
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
         """Add rows; the first call plans and fits. ``classes`` is not needed."""
@@ -189,31 +263,61 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
             )
         rows, labels = validate_data(self, X, y, reset=known is None)
         check_classification_targets(labels)
-        if known is None:
-            extremes = np.stack([rows.min(axis=0), rows.max(axis=0)])
-            feature_map = self.plan(rows.shape[1], rows=extremes)
-        else:
-            feature_map = next(iter(known.values())).feature_map
-        return {
-            label: sketch_rows(rows[labels == label], feature_map)
-            for label in np.unique(labels).tolist()
-        }
+        groups = {c: rows[labels == c] for c in np.unique(labels).tolist()}
+        old = {c: groups.pop(c) for c in list(groups) if known and c in known}
+        found = {c: sketch_rows(old[c], known[c].feature_map) for c in old if known}
+        if groups:
+            found.update(self._sketch_new(groups, known or {}))
+        return found
 
-    def _mixture(self, n_components: int) -> CompressiveGaussianMixture:
+    def _sketch_new(
+        self, groups: Mapping[Any, NDArray[np.floating]], known: Mapping[Any, Sketch]
+    ) -> dict[Any, Sketch]:
+        """Sketches of classes without a map: as those of ``known``, or planned."""
+        extremes = None
+        if known:
+            some = next(iter(known.values())).feature_map
+            twice = find_cells(some) is not None
+            start = second_moment_part(some)[0] if twice else some
+        else:
+            every = np.concatenate(list(groups.values()))
+            extremes = np.stack([every.min(axis=0), every.max(axis=0)])
+            twice = self.rounds == 2 or (self.rounds is None and self.bounds is None)
+            first = self._mixture(1, rounds=self.rounds or 1 + twice)
+            start = first.plan(every.shape[1], rows=extremes)
+        sketches = {c: sketch_rows(group, start) for c, group in groups.items()}
+        if not twice:
+            return sketches
+        maps = self.plan(start.n_features, rows=extremes, first={**known, **sketches})
+        return {c: sketch_rows(group, maps[c]) for c, group in groups.items()}
+
+    def _mixture(
+        self, n_components: int, rounds: int | None = None
+    ) -> CompressiveGaussianMixture:
         return CompressiveGaussianMixture(
             n_components,
             covariance_type=self.covariance_type,
             sketch_size=self.sketch_size,
-            rounds=1,
+            rounds=self.rounds if rounds is None else rounds,
             bounds=self.bounds,
             reg_covar=0.0,
             random_state=self.random_state,
         )
 
     def _fitted(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
-        """The mixture of one class, with components of fifty rows or more."""
-        size = max(1, min(self.n_components, int(sketch.count) // 50))
-        return self._mixture(size).fit_sketch(sketch)
+        """The mixture of one class, of fewer components where rows are few."""
+        size = max(1, min(self.n_components, int(sketch.count) // _FEWEST_ROWS))
+        if find_cells(sketch.feature_map) is None:
+            return self._mixture(size).fit_sketch(sketch)
+        # Classes are no mixtures of Gaussians: refining did not help on real tables.
+        decoder = CellMixtureDecoder(
+            size,
+            shape=self.covariance_type,
+            least_variance=max(self.shrinkage, _NARROWEST),
+            n_rounds=0,
+            seed=seed_of(self.random_state),
+        )
+        return self._mixture(size).fit_sketch(sketch, decoder=decoder)
 
     def _pool(self) -> None:
         """Add a share of the pooled variances to every covariance."""
@@ -237,3 +341,14 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         columns = [mixture.score_samples(rows) for mixture in self.mixtures_]
         priors = np.log(np.maximum(self.class_prior_, 1e-300))
         return np.asarray(np.stack(columns, axis=1) + priors)
+
+
+def _deviations(sketches: Mapping[Any, Sketch | PrivateSketch]) -> NDArray[np.float64]:
+    """Standard deviations of the features over all classes together."""
+    parts = [NystromDecoder().decode(sketch).params for sketch in sketches.values()]
+    counts = np.array([part.count for part in parts])
+    means = np.stack([part.mean for part in parts])
+    variances = np.stack([np.diag(part.covariance) for part in parts])
+    shares = counts / counts.sum()
+    away = means - shares @ means
+    return np.asarray(np.sqrt(np.maximum(shares @ (variances + away**2), 0.0)))

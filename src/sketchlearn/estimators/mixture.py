@@ -14,21 +14,23 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.density import DensityDecoder, principal_directions
+from sketchlearn.decoders.base import AbstractDecoder
+from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.decoders.cell_plan import place_cells
+from sketchlearn.decoders.density import DensityDecoder
+from sketchlearn.decoders.density_model import Density
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.subspace import SubspaceFourierFeatures
+from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
 
-__all__ = ["CompressiveGaussianMixture", "CovarianceType"]
+__all__ = ["CompressiveGaussianMixture", "CovarianceType", "plan_cells"]
 
 CovarianceType = Literal["diag", "full"]
-
-_MOST_DIRECTIONS = 16
 
 
 @final
@@ -38,9 +40,12 @@ class CompressiveGaussianMixture(
 ):
     r"""A Gaussian mixture fitted to one small sketch of the rows.
 
-    The mixture whose characteristic function and moments match those of the sketch.
-    With two rounds it lives on the principal directions that a first pass found, with
-    isotropic noise on the others; with one round, for few features, on all of them.
+    With two rounds, the moments of a first pass place the cells of a partition, and a
+    second pass sums up first and second moments of the rows in each; the mixture is
+    the one that explains them. With one round, it is the mixture whose characteristic
+    function and moments match those of the sketch: for few features and components.
+    One component is the Gaussian of the moments. The sketch may be decoded again with
+    other ``n_components``.
 
     Parameters
     ----------
@@ -102,13 +107,20 @@ class CompressiveGaussianMixture(
         self.random_state = random_state
 
     @override
-    def fit_sketch(self, sketch: Sketch | PrivateSketch) -> Self:
+    def fit_sketch(
+        self,
+        sketch: Sketch | PrivateSketch,
+        *,
+        decoder: AbstractDecoder[Density] | None = None,
+    ) -> Self:
         """Fit the mixture to a sketch made with a map from :meth:`plan`.
 
         Parameters
         ----------
         sketch : Sketch or PrivateSketch
-            Of moments, with Fourier features beside them.
+            Of moments, with cells or Fourier features beside them.
+        decoder : AbstractDecoder, optional
+            Another one than that which suits the sketch.
 
         Returns
         -------
@@ -125,12 +137,7 @@ class CompressiveGaussianMixture(
                 f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
                 f"n_components={size}."
             )
-        parts = getattr(sketch.feature_map, "parts", ())
-        in_subspace = any(isinstance(part, SubspaceFourierFeatures) for part in parts)
-        # Diagonal in the features is not diagonal in the principal directions.
-        shape = "full" if in_subspace else self.covariance_type
-        decoder = DensityDecoder(size, shape=shape, seed=seed_of(self.random_state))
-        found = decoder.decode(sketch)
+        found = (decoder or self._decoder(sketch, size)).decode(sketch)
         density = found.params
         if len(density.weights) < size:
             warnings.warn(
@@ -195,18 +202,21 @@ class CompressiveGaussianMixture(
 
     @override
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
-        values, directions = principal_directions(known.moments)
-        r = min(_MOST_DIRECTIONS, known.moments.n_directions, len(values))
-        if r < 1 or known.room < 2:
-            return None
-        return SubspaceFourierFeatures(
-            known.scaled_basis(directions[:, :r] / np.sqrt(values[:r])),
-            known.room // 2 * 2,
-            centre=known.scaled_centre,
-            origin=known.origin,
+        return plan_cells(
+            known,
+            n_components=require_positive_int("n_components", self.n_components),
+            covariance_type=self.covariance_type,
             seed=seed_of(self.random_state),
-            scaling=known.part.scaling,
         )
+
+    def _decoder(
+        self, sketch: Sketch | PrivateSketch, size: int
+    ) -> AbstractDecoder[Density]:
+        seed = seed_of(self.random_state)
+        kind: CovarianceType = self.covariance_type
+        if size == 1 or find_cells(sketch.feature_map) is not None:
+            return CellMixtureDecoder(size, shape=kind, seed=seed)
+        return DensityDecoder(size, shape=kind, seed=seed)
 
     def _roots(self) -> NDArray[np.float64]:
         """Lower triangular roots of the covariances."""
@@ -225,3 +235,40 @@ class CompressiveGaussianMixture(
             result[:, j] = np.log(max(self.weights_[j], 1e-300)) - volume
             result[:, j] -= (whitened**2).sum(axis=0) / 2
         return result
+
+
+def plan_cells(
+    known: SecondRound,
+    *,
+    n_components: int,
+    covariance_type: CovarianceType,
+    units: NDArray[np.float64] | None = None,
+    seed: int = 0,
+) -> CellFeatures | None:
+    """The cells of a second round; None if there is no room for two.
+
+    ``units`` of the features are their deviations unless others are given.
+    """
+    if units is None:
+        units = np.sqrt(np.maximum(np.diag(known.moments.covariance), 0.0))
+    plan = place_cells(
+        known.moments,
+        units=np.where(units > 0, units, 1.0),
+        low=known.low,
+        high=known.high,
+        room=known.room,
+        n_components=n_components,
+        along_features=covariance_type == "diag",
+        seed=seed,
+    )
+    if plan is None:
+        return None
+    return CellFeatures(
+        plan.anchors,
+        basis=known.scaled_basis(plan.basis),
+        centre=known.scaled_centre,
+        reach=known.part.reach,
+        origin=known.origin,
+        n_crossed=plan.n_crossed,
+        scaling=known.part.scaling,
+    )

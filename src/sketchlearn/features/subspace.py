@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
+from sketchlearn.exact import Int128Array, frac_bits_for
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_in_range,
@@ -32,6 +32,12 @@ from sketchlearn.scaling import Origin, Scaling
 
 __all__ = ["CellFeatures", "SubspaceFourierFeatures"]
 
+_FARTHEST = 32.0
+"""Coordinates are clipped to this magnitude where their products are sketched."""
+
+_SPLIT = 2.0**25
+"""Lattice integers are summed in two halves, each exact in float64."""
+
 
 @final
 class CellFeatures(AbstractFeatureMap):
@@ -44,7 +50,15 @@ class CellFeatures(AbstractFeatureMap):
         \varphi(x) = e_j \otimes (1, z),
 
     so that the mean holds the share of every cell and, divided by it, the mean of the
-    rows in it. :math:`m = A (1 + r)`.
+    rows in it. :math:`m = A (1 + r)`. With ``n_crossed`` :math:`= s`, cells hold
+    second moments too,
+
+    .. math::
+        \varphi(x) = e_j \otimes
+        \big(1, z, (z_a^2)_{a \le r}, (z_a z_b)_{b < a \le s}\big),
+        \qquad m = A \big(1 + 2r + \tfrac{s(s-1)}{2}\big),
+
+    of z with every coordinate clipped to ``[-32, 32]``: no row outweighs all others.
 
     Parameters
     ----------
@@ -59,6 +73,9 @@ class CellFeatures(AbstractFeatureMap):
         error.
     origin : {"declared", "data"}
         Where anchors, basis and centre come from.
+    n_crossed : int, optional
+        Of how many first coordinates the products are kept, beside the squares of
+        all: from 0 to r. Without it, neither.
     scaling : Scaling, optional
         Applied to rows first.
 
@@ -80,11 +97,13 @@ class CellFeatures(AbstractFeatureMap):
         centre: ArrayLike,
         reach: float = 32.0,
         origin: Origin = "declared",
+        n_crossed: int | None = None,
         scaling: Scaling | None = None,
     ) -> None:
         self.basis, self.centre = _directions(basis, centre)
         self.anchors = np.array(anchors, np.float32)
         d, r = self.basis.shape
+        self.n_crossed = _crossed(n_crossed, r)
         if self.anchors.ndim != 2 or self.anchors.shape[1] != r or not r:
             raise FeatureMapError(
                 f"anchors must be of shape (n_cells, {r}), one column for each column "
@@ -96,12 +115,20 @@ class CellFeatures(AbstractFeatureMap):
         most = float(np.linalg.norm(reach + np.abs(self.centre)))
         length = min(np.linalg.norm(farthest), np.linalg.norm(self.basis, 2) * most)
         slack = 1 + 2.0**-12  # float32 products
+        bound, square = float(farthest.max()) * slack, (float(length) * slack) ** 2
+        norm, fine = 1 + square, 0
+        if n_crossed is not None:
+            square = min(square, r * _FARTHEST**2)
+            bound, norm = min(bound, _FARTHEST) ** 2, 1 + square + square**2
+            fine = 7  # products need a finer lattice, beside that of exact moments
+        bound = max(1.0, bound)
         super().__init__(
             n_features=d,
-            sketch_size=len(self.anchors) * (1 + r),
+            sketch_size=len(self.anchors) * self.cell_size,
             scaling=scaling,
-            value_bound=max(1.0, float(farthest.max()) * slack),
-            norm_bound=(1 + (float(length) * slack) ** 2) ** 0.5,
+            value_bound=bound,
+            norm_bound=norm**0.5,
+            frac_bits=frac_bits_for(bound) + fine,
         )
         self.reach, self._planned = float(reach), origin
         self._padded_basis = stable_columns(self.basis)
@@ -110,19 +137,28 @@ class CellFeatures(AbstractFeatureMap):
         self._half_squares = torch.from_numpy(squares.astype(np.float32))
 
     @property
+    def cell_size(self) -> int:
+        """Numbers held for each cell."""
+        r, s = int(self.basis.shape[1]), self.n_crossed
+        return 1 + r if s is None else 1 + 2 * r + s * (s - 1) // 2
+
+    @property
     @override
     def origin(self) -> str:
         return _joint_origin(self._planned, self.scaling)
 
     @override
     def describe(self) -> dict[str, Any]:
-        return {
+        fields = {
             "anchors": self.anchors,
             "basis": self.basis,
             "centre": self.centre,
             "reach": self.reach,
             "origin": self._planned,
         }
+        # Maps without second moments keep the fingerprint they always had.
+        crossed = {} if self.n_crossed is None else {"n_crossed": self.n_crossed}
+        return {**fields, **crossed}
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
@@ -139,26 +175,37 @@ class CellFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        # A block sums 512 integers of 44 bits: exact in float64 in any order.
-        total = np.zeros((len(self.anchors), 1 + self.basis.shape[1]), np.int64)
+        # A block sums 512 halves of 26 bits: exact in float64 in any order.
+        size = self.cell_size
+        total = np.zeros((len(self.anchors), 2 * size), np.int64)
         numbers = np.arange(len(self.anchors))
         for start, block, count in row_blocks(rows):
             cells, local = self._locate(block, first_row + start)
             integers = np.rint(local[:count] * 2.0**self.frac_bits)
+            high = np.floor(integers / _SPLIT)
+            halves = np.concatenate([high, integers - high * _SPLIT], axis=1)
             members = (cells[:count] == numbers[:, None]).astype(np.float64)
-            total += (members @ integers).astype(np.int64)
-        return Int128Array.from_int64(total.ravel())
+            total += (members @ halves).astype(np.int64)
+        upper = Int128Array.from_int64(total[:, :size].ravel())
+        lower = Int128Array.from_int64(total[:, size:].ravel())
+        return upper.shifted(25) + lower
 
     def _locate(
         self, rows: NDArray[np.floating], first_row: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Cell of each row of a padded block, and (1, z)."""
+        """Cell of each row of a padded block, and what is kept of the row."""
         with torch.no_grad():
             z = _project(self, rows, first_row, self.reach)
+            if self.n_crossed is not None:
+                z = z.clamp(-_FARTHEST, _FARTHEST)
             nearness = (z @ self._padded_anchors)[:, : len(self.anchors)]
             cells = (nearness - self._half_squares).argmax(dim=1).numpy()
-        local = np.concatenate([np.ones((len(rows), 1)), z.numpy()], axis=1)
-        return cells, local
+        exact = z.numpy().astype(np.float64)
+        local = [np.ones((len(rows), 1)), exact]
+        if self.n_crossed is not None:
+            a, b = np.tril_indices(self.n_crossed, -1)
+            local += [exact**2, exact[:, a] * exact[:, b]]
+        return cells, np.concatenate(local, axis=1)
 
 
 @final
@@ -288,6 +335,17 @@ def _directions(
             f"shape (n_features,); got shapes {columns.shape} and {middle.shape}."
         )
     return columns, middle
+
+
+def _crossed(n_crossed: int | None, r: int) -> int | None:
+    if n_crossed is None:
+        return None
+    if isinstance(n_crossed, bool) or n_crossed not in range(r + 1):
+        raise FeatureMapError(
+            f"n_crossed must be a whole number from 0 to {r}, the columns of basis; "
+            f"got {n_crossed!r}."
+        )
+    return int(n_crossed)
 
 
 def _joint_origin(planned: Origin, scaling: Scaling | None) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.base import AbstractFeatureMap
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.harmonics import HarmonicFeatures
     from sketchlearn.features.hashing import (
         BloomFeatures,
         CountMinFeatures,
@@ -63,6 +64,7 @@ _HOMES = {
     "CountSketchFeatures": "features.hashing",
     "CrossMomentFeatures": "features.moments",
     "FourierFeatures": "features.kernel",
+    "HarmonicFeatures": "features.harmonics",
     "Ledger": "ledger",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
@@ -107,6 +109,7 @@ __all__ = [
     "CountSketchFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
+    "HarmonicFeatures",
     "Ledger",
     "MomentFeatures",
     "NetworkFeatures",

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from math import ceil
 from typing import Any, Literal, final
 
@@ -31,11 +31,13 @@ from sketchlearn.errors import (
 )
 from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import (
+    BLOCK_ROWS,
     AbstractFeatureMap,
     FeatureSpec,
 )
-from sketchlearn.pooling import get_pooling
+from sketchlearn.pooling import AbstractPooling, get_pooling
 from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.threads import RowThreads
 
 __all__ = ["MAX_LINEAGE", "Sketch", "new_lineage", "sketch_rows"]
 
@@ -332,12 +334,15 @@ def accumulate(
         )
     rule = get_pooling(pooling)
     total, count = Int128Array.zeros(feature_map.sketch_size), 0
-    for batch in batches:
-        for start in range(0, len(batch), SAFE_ROWS):
-            rows = batch[start : start + SAFE_ROWS]
-            part = rule.pool(feature_map, rows, count)
-            total = rule.combine(total, part) if count else part
-            count += len(rows)
+    with RowThreads() as threads:
+        for batch in batches:
+            for start in range(0, len(batch), SAFE_ROWS):
+                rows = batch[start : start + SAFE_ROWS]
+                pool = partial(_pool, rule, feature_map, count)
+                parts = threads.map(pool, rows, multiple=BLOCK_ROWS)
+                part = reduce(rule.combine, parts)
+                total = rule.combine(total, part) if count else part
+                count += len(rows)
     if count == 0:
         raise RowsError(f"no rows to sketch in {batches.source}. Nothing was added.")
     return Sketch(
@@ -349,6 +354,16 @@ def accumulate(
         feature_map,
         batches.names,
     )
+
+
+def _pool(
+    rule: AbstractPooling,
+    feature_map: AbstractFeatureMap,
+    seen: int,
+    rows: NDArray[np.floating],
+    first: int,
+) -> Int128Array:
+    return rule.pool(feature_map, rows, seen + first)
 
 
 def new_lineage() -> frozenset[str]:

@@ -2,9 +2,9 @@ r"""Densities from the cells of a partition: counts and means of the rows in eac
 
 On their own, cells become one component each, in closed form. A mixture that was found
 elsewhere (from Fourier features, say) can be held against them: points drawn from it
-are weighted and moved until every cell has its share and its mean, and the mixture is
-fitted to these points again. Where it explains the cells, it knows what they cannot:
-how rows lie inside a cell.
+are weighted until every cell has its share and its mean, and the mixture is fitted to
+these points again. Where it explains the cells, it knows what they cannot: how rows
+lie inside a cell.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ __all__ = ["CellStatistics", "basis_of", "centre_of", "lift_of"]
 _POINTS = 8192
 _FEWEST = 1e-4
 """Components with a smaller share are dropped from a matched mixture."""
+
+_STEEP = 3.0
+"""Largest logarithm of a weight that moves the mean of a cell."""
+
+_RIDGE = 0.01
+"""Share of a component's covariance that the points of a cell have at least."""
 
 _NARROWEST = 1e-4
 """Least variance of a matched component, as a share of the mean variance."""
@@ -92,7 +98,8 @@ class CellStatistics:
         weights = np.zeros(len(table))
         weights[seen] = shares / shares.sum()
         means = part.anchors.astype(np.float64)
-        away = table[seen, 1:] / shares[:, None] - means[seen]
+        sums = table[seen, 1 : 1 + means.shape[1]]  # second moments may follow
+        away = sums / shares[:, None] - means[seen]
         if noise:  # believe a mean as far as its noise is smaller than the cell
             size = np.maximum(np.diag(second) - weights @ means**2, 0.0) + 1e-300
             away *= size / (size + (noise / shares[:, None]) ** 2)
@@ -110,69 +117,85 @@ class CellStatistics:
     def matched(
         self, density: Density, *, rng: np.random.Generator, n_iter: int = 30
     ) -> tuple[Density, float]:
-        r"""A mixture of one covariance that explains the cells, and how well.
+        """A mixture of one covariance that explains the cells, and how well.
 
-        Its components start at those of ``density``. Their common covariance is what
-        their means leave of the second moment, :math:`S - \sum_j \alpha_j
-        \mu_j\mu_j^\top`. The misfit is the share of rows in the wrong cell, plus the
-        squared error of the means of the cells over the variance inside components;
-        the iterate with the smallest is returned.
+        It starts at ``density``; weights, means and the common covariance are those of
+        points drawn from it, weighted by :meth:`_match`, again and again. The misfit
+        is the share of rows in the wrong cell, plus the squared error of the means of
+        the cells over the variance of a component; the iterate with the smallest is
+        returned, with the covariance that gives the rows their second moments.
         """
         basis, centre = basis_of(self.part), centre_of(self.part)
         weights = density.weights
         means = (density.component_means - centre) @ basis
+        within = np.einsum("j,jab->ab", weights, density.component_covariances)
+        root = self._root(basis.T @ within @ basis)
         half = max(1, _POINTS // (2 * len(weights)))
         unit = rng.standard_normal((len(weights), half, means.shape[1]))
         unit = np.concatenate([unit, -unit], axis=1)
-        best, least = self.density(), np.inf
+        best, least = (weights, means), np.inf
         for _ in range(n_iter):
-            root = self._root(weights, means)
             points = means[:, None] + unit @ root.T
-            moved, shares, misfit = self._match(points, weights, root)
+            shares, misfit = self._match(points, weights, root)
             if misfit < least:
-                roots = np.tile(root, (len(weights), 1, 1))
-                best, least = self._as_density(weights, means, roots), misfit
+                best, least = (weights, means), misfit
             weights = shares.sum(axis=1)
             kept = weights > _FEWEST
-            means = np.einsum("jp,jpa->ja", shares[kept], moved[kept])
-            means /= weights[kept, None]
-            weights, unit = weights[kept] / weights[kept].sum(), unit[kept]
-        return best, least
+            shares, points, unit = shares[kept], points[kept], unit[kept]
+            means = np.einsum("jp,jpa->ja", shares, points) / weights[kept, None]
+            away = points - means[:, None]
+            scatter = np.einsum("jp,jpa,jpb->ab", shares, away, away, optimize=True)
+            root = self._root(scatter)
+            weights = weights[kept] / weights[kept].sum()
+        weights, means = best
+        root = self._root(self.second - (weights[:, None] * means).T @ means)
+        roots = np.tile(root, (len(weights), 1, 1))
+        return self._as_density(weights, means, roots), least
 
     def _match(
         self,
         points: NDArray[np.float64],
         weights: NDArray[np.float64],
         root: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Points moved to the means of their cells, their new shares, and the misfit.
+    ) -> tuple[NDArray[np.float64], float]:
+        r"""Shares of points that give every cell its share and nearly its mean.
 
-        A cell that no point falls in is left out.
+        In a cell with mean m where the points have mean :math:`\hat m` and covariance
+        C, points x get a weight :math:`\propto e^{(x - \hat m)^\top C^{-1}
+        (m - \hat m)}`: of all weights with that mean those closest to equal ones, to
+        first order. A cell that no point falls in is left out. Also the misfit.
         """
         size, half, r = points.shape
         flat, share = points.reshape(-1, r), np.repeat(weights / half, half)
         anchors = self.part.anchors.astype(np.float64)
         cells = (flat @ anchors.T - (anchors**2).sum(axis=1) / 2).argmax(axis=1)
-        found = np.bincount(cells, share, len(anchors))
-        safe = np.maximum(found, 1e-300)
-        sums = [np.bincount(cells, share * flat[:, a], len(anchors)) for a in range(r)]
-        gaps = self.means - np.stack(sums, axis=1) / safe[:, None]
-        gaps[found == 0] = 0.0
-        wrong = np.abs(found - self.shares).sum() / 2
-        error = self.shares @ (gaps**2).sum(axis=1) / max((root**2).sum(), 1e-300)
-        moved = flat + gaps[cells]
-        factor = (self.shares / safe)[cells]
-        return (
-            moved.reshape(points.shape),
-            (share * factor).reshape(size, half),
-            float(wrong + error),
+        order = np.argsort(cells, kind="stable")
+        hit, first, which = np.unique(
+            cells[order], return_index=True, return_inverse=True
         )
+        local, heavy = flat[order], share[order]
+        found = np.add.reduceat(heavy, first)
+        middle = np.add.reduceat(heavy[:, None] * local, first) / found[:, None]
+        away = local - middle[which]
+        products = (heavy[:, None] * away)[:, :, None] * away[:, None]
+        spread = np.add.reduceat(products.reshape(-1, r * r), first) / found[:, None]
+        ridge = _RIDGE * root @ root.T
+        gaps = self.means[hit] - middle
+        slopes = np.linalg.solve(spread.reshape(-1, r, r) + ridge, gaps[:, :, None])
+        tilt = np.exp(
+            np.clip((away * slopes[which, :, 0]).sum(axis=1), -_STEEP, _STEEP)
+        )
+        tilted = np.add.reduceat(heavy * tilt, first)
+        matched = np.empty(len(flat))
+        matched[order] = heavy * tilt * (self.shares[hit] / tilted)[which]
+        shares = np.zeros(len(anchors))
+        shares[hit] = found
+        wrong = np.abs(shares - self.shares).sum() / 2
+        error = self.shares[hit] @ (gaps**2).sum(axis=1) / (root**2).sum()
+        return matched.reshape(size, half), float(wrong + error)
 
-    def _root(
-        self, weights: NDArray[np.float64], means: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Root of the covariance that all components share."""
-        within = self.second - (weights[:, None] * means).T @ means
+    def _root(self, within: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Root of a covariance that is nowhere too narrow."""
         values, vectors = np.linalg.eigh(within)
         least = _NARROWEST * np.trace(self.second) / len(values)
         root: NDArray[np.float64] = vectors * np.sqrt(np.maximum(values, least))

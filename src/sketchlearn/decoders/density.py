@@ -41,6 +41,7 @@ from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 from sketchlearn.privacy import PrivateSketch
@@ -49,7 +50,7 @@ from sketchlearn.sketch import Sketch
 
 __all__ = ["DensityDecoder", "plain_parts", "principal_directions"]
 
-_Fourier: TypeAlias = FourierFeatures | SubspaceFourierFeatures
+_Fourier: TypeAlias = FourierFeatures | HarmonicFeatures | SubspaceFourierFeatures
 
 _PRIOR_ROWS = 4096
 _PRIOR_CELLS = 256
@@ -102,7 +103,7 @@ class DensityDecoder(AbstractDecoder[Density]):
             values = sketch.mean[where]
             if isinstance(part, CellFeatures):
                 cells = CellStatistics.read(part, values, moments, noise=noise)
-            elif isinstance(part, FourierFeatures | SubspaceFourierFeatures):
+            elif isinstance(part, _Fourier):
                 waves.append((part, values))
         if cells is not None:
             return Decoding(self._from_cells(cells, waves, moments, noise))

@@ -32,7 +32,7 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
-from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
@@ -41,8 +41,9 @@ from sketchlearn.sketch import Sketch, accumulate
 
 __all__ = ["AbstractDensityEstimator", "SecondRound"]
 
-FOURIER_SCALES = (0.1, 0.2, 0.4)
-"""Kernel scales of a one-round plan, for rows scaled to [-1, 1]."""
+WAVES = {1: (2, 0.3), 2: (1, 0.2)}
+"""Octaves and widest kernel scale of the Fourier features in the first round of plans
+of one and two rounds, for rows in [-1, 1]: best of a few on training sets."""
 
 MOMENT_SHARE = 0.8
 """Share of the numbers of a two-round plan that second moments may take."""
@@ -74,7 +75,7 @@ class SecondRound:
         self.waves = [
             part
             for part, _ in plain_parts(first.feature_map)
-            if isinstance(part, FourierFeatures)
+            if isinstance(part, HarmonicFeatures)
         ]
         taken = sum(wave.sketch_size for wave in self.waves)
         self.room = room - _counted(part) - taken
@@ -204,21 +205,18 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         )
         left = size - needed if exact else 0
         waves = left if rounds == 1 else self._look_ahead(n_features, left)
-        each = waves // (2 * len(FOURIER_SCALES)) * 2
-        if each < 2:
+        octaves, scale = WAVES[rounds]
+        if waves < 2 * octaves:
             return moments
-        fourier = [
-            FourierFeatures(
-                n_features,
-                each,
-                scale=scale,
-                law="adapted",
-                seed=seed + i,
-                scaling=scaling,
-            )
-            for i, scale in enumerate(FOURIER_SCALES)
-        ]
-        return ConcatenatedFeatures([moments, *fourier])
+        fourier = HarmonicFeatures(
+            n_features,
+            waves // (2 * octaves) * (2 * octaves),
+            octaves=octaves,
+            scale=scale,
+            seed=seed,
+            scaling=scaling,
+        )
+        return ConcatenatedFeatures([moments, fourier])
 
     def _plan_both(
         self, first: Sketch | PrivateSketch, extremes: NDArray[np.floating] | None

@@ -34,9 +34,12 @@ __all__ = ["CompressiveKMeans", "SelectionOfK"]
 
 _MOST_DIRECTIONS = 14
 _PRIOR_ROWS = 8192
-_WAVE_SHARE, _WAVES, _FEWEST = 0.6, 25, 20
-"""Fourier features of the first of two rounds: a share of the room, and how many for
-each feature at most and at least. Fewer than 20 cannot tell ten clusters."""
+_WAVE_SHARE = 0.6
+"""Of the room, what Fourier features of the first of two rounds may take."""
+
+_WAVES = (2.2, 2.5)
+"""How many of them at least and at most, for each coordinate of ten centres, or of
+``n_clusters`` if there are more: with fewer, clusters cannot be told apart."""
 
 _WEAK = 1e-3
 """Directions with less than this share of the largest variance get no cells."""
@@ -224,9 +227,10 @@ class CompressiveKMeans(
 
     @override
     def _look_ahead(self, n_features: int, room: int) -> int:
-        waves = min(int(_WAVE_SHARE * room), _WAVES * n_features)
+        unknown = n_features * max(self.n_clusters, 10)
+        waves = int(min(_WAVE_SHARE * room, _WAVES[1] * unknown))
         # A release pays for every feature with noise: it does without.
-        return waves if self.bounds is None and waves >= _FEWEST * n_features else 0
+        return waves if self.bounds is None and waves >= _WAVES[0] * unknown else 0
 
     @override
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:

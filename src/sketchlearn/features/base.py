@@ -62,6 +62,7 @@ _KINDS = {
     "clipped": "sketchlearn.features.clipping:ClippedFeatures",
     "network": "sketchlearn.features.network:NetworkFeatures",
     "cells": "sketchlearn.features.subspace:CellFeatures",
+    "harmonics": "sketchlearn.features.harmonics:HarmonicFeatures",
     "subspace-fourier": "sketchlearn.features.subspace:SubspaceFourierFeatures",
     "activation": "sketchlearn.features.activation:ActivationFeatures",
 }

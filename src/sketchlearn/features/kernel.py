@@ -22,7 +22,7 @@ from sketchlearn.features.tensor import (
 )
 from sketchlearn.scaling import Scaling
 
-__all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures"]
+__all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures", "draw_frequencies"]
 
 FrequencyLaw = Literal["gaussian", "folded", "adapted"]
 
@@ -105,7 +105,7 @@ class FourierFeatures(AbstractTensorFeatures):
             norm_bound=norm_bound,
         )
         self.scale, self.law, self.seed = float(scale), law, int(seed)
-        frequencies = _draw_frequencies(
+        frequencies = draw_frequencies(
             self.n_features, self.sketch_size // 2, law, seed
         )
         self.frequencies = (frequencies / self.scale).astype(np.float32)  # (d, h)
@@ -245,7 +245,7 @@ class NystromFeatures(AbstractTensorFeatures):
         return features
 
 
-def _draw_frequencies(
+def draw_frequencies(
     n_features: int, count: int, law: FrequencyLaw, seed: int
 ) -> NDArray[np.float64]:
     """Columns of unit scale, shape (n_features, count)."""

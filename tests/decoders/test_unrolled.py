@@ -10,6 +10,7 @@ from sklearn.cluster import KMeans
 from sketchlearn import FourierFeatures, Scaling, sketch_rows
 from sketchlearn.decoders.unrolled import (
     UnrolledDecoder,
+    descend,
     hungarian_loss,
     kmeans_loss,
     unrolled_centroids,
@@ -59,6 +60,20 @@ def test_adam_steps_are_those_of_the_paper():
         size = np.sqrt(second / (1 - 0.999**i))
         expected = expected - 0.1 / (1 - 0.9**i) * first / size
     assert np.allclose(run("adam", 30, backward_steps=0), expected, atol=1e-8)
+
+
+def test_a_cosine_schedule_slows_down_from_the_whole_rate_to_nothing():
+    """The slope of the sum is one everywhere: the way is the sum of the rates."""
+    found = descend(
+        lambda point: point,
+        torch.zeros(3),
+        rate=0.5,
+        n_steps=4,
+        optimiser="sgd",
+        schedule="cosine",
+    )
+    rates = [0.5 * (1 + np.cos(np.pi * i / 4)) / 2 for i in range(4)]
+    assert torch.allclose(found, torch.full((3,), -sum(rates)))
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])

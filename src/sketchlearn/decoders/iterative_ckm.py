@@ -1,8 +1,8 @@
 r"""Iterative CKM as one model: a learned law of linear units and its descent.
 
 What is learned is how to draw the matrix W of :math:`\varphi(x) = \sigma(W^\top x)`
-(or W itself, as the paper does) and how to descend; the steps themselves are those of
-:mod:`sketchlearn.decoders.unrolled`. How it is learned is not known here.
+(or W itself, as the paper does) and how to descend. The steps themselves are those of
+:mod:`sketchlearn.decoders.unrolled`; how the numbers are learned is not known here.
 """
 
 from __future__ import annotations
@@ -15,75 +15,90 @@ from typing import Any, Self, final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
-from sketchlearn.decoders.unrolled import (
-    InnerOptimiser,
-    UnrolledDecoder,
-    unrolled_centroids,
+from sketchlearn.decoders.atoms import Clusters
+from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.ckm_descent import (
+    CKMFit,
+    CKMObjective,
+    CKMSpec,
+    damp,
+    fit_frame,
 )
+from sketchlearn.decoders.unrolled import descend
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.activation import Activation, ActivationFeatures, activate
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.networks import export_tensors, import_tensors, spec_from_dict
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
+from sketchlearn.sketch import Sketch
 from sketchlearn.weights import Weights
 
-__all__ = ["MAX_PADDED", "CKMSpec", "IterativeCKM", "draw_units"]
+__all__ = ["MAX_PADDED", "CKMDecoder", "IterativeCKM", "draw_units"]
 
 MAX_PADDED = 196
 """Features that rows of the paper's form are padded to."""
 
+_START = {
+    "radius": 1.0,
+    "by_features": -0.12,
+    "by_size": 0.27,
+    "spread": -0.8,
+    "axis": 0.0,
+    "rate": -2.5,
+    "initial_std": -1.7,
+    "atom": -0.1,
+    "pull": 0.3,
+    "pull_by_features": 0.7,
+    "pull_by_size": 0.8,
+}
 _MAX_RATE = 0.5
-_LOGS = {"rate": -2.3, "initial_std": -2.3, "radius": 0.7, "spread": -0.7}
-_START = {**_LOGS, "by_features": 0.0, "by_size": 0.0}
-
-
-@final
-@dataclass(frozen=True)
-class CKMSpec:
-    """What is fixed when an :class:`IterativeCKM` is trained by gradients."""
-
-    activation: Activation = "fourier"
-    """σ."""
-
-    optimiser: InnerOptimiser = "adam"
-    """What a step is."""
-
-    n_steps: int = 100
-    """Number of steps."""
-
-    sketch_size: int = 0
-    """0 learns a law of W, for any sizes. Another size learns W itself, as the paper
-    does, for that size and up to 196 features: fewer are padded with zeros."""
-
-    def n_units(self, sketch_size: int) -> int:
-        """Columns of W for a sketch size."""
-        return sketch_size // 2 if self.activation == "fourier" else sketch_size
+_AXES_SHARE = 0.8
 
 
 @final
 class IterativeCKM(nn.Module):
     r"""A learned law of linear units with the descent that goes with it.
 
-    A unit of :math:`\varphi(x) = \sigma(W^\top x)` is a random direction times
+    The first units are the axes, as far as four fifths of all go, with one learned
+    radius: they know means and variances. Another is a random direction times
 
     .. math:: R = \exp\big(r + a \log\tfrac{d}{32} + b \log\tfrac{m}{512} + s\,q\big)
 
-    with q standard normal, so that six learned numbers (r, a, b, s, the rate and the
-    spread of the start) serve any number d of features, any sketch size m and any k.
+    with q standard normal, so that a few learned numbers serve any number d of
+    features, any sketch size m and any k.
+
+    Decoding first fits one Gaussian :math:`\mathcal N(\mu, \mathrm{diag}\,\tau^2)` to
+    the sketch, then descends in centroids :math:`\theta_l = \mu + \tau u_l` and common
+    variances v, from random u of a learned spread, on
+
+    .. math::
+        \Big\lVert e^{-\frac12 (W \circ W)^\top v}\,\frac1k \sum_l \varphi(\theta_l)
+        - z \Big\rVert^2 + \frac{\lambda}{kd} \sum_l \lVert u_l \rVert^2 ,
+
+    where :math:`\lambda` is a law of d and m like R, times the variance that features
+    have under the one Gaussian, on average over them: rows of small spread are pulled
+    as little as they move the sketch. With ``atoms="point"``, v and :math:`\mu` are
+    zero and :math:`\tau` is one: the paper's objective with a pull.
 
     Parameters
     ----------
     spec : CKMSpec
-        Activation, optimiser and number of steps.
+        Activation, atoms, optimiser and number of steps.
     seed : int
         Seed of W, for the paper's form.
+
+    References
+    ----------
+    Paper, section 4.2 (Iterative CKM) and eqs. kmeans-iter and comp-kmeans2.
 
     Examples
     --------
     >>> import sketchlearn as sl
     >>> model = IterativeCKM(CKMSpec())
-    >>> phi = model.feature_map(2, 40, seed=0)
+    >>> phi = model.feature_map(2, 80, seed=0)
     >>> sketch = sl.sketch_rows([[0.2, 0.1], [0.8, 0.5]], phi)
     >>> found = model.decoder(2).decode(sketch).params.centres
     >>> sorted(found.round(1).tolist())
@@ -97,15 +112,7 @@ class IterativeCKM(nn.Module):
             {name: nn.Parameter(torch.tensor(start)) for name, start in _START.items()}
         )
         if spec.sketch_size:
-            rng, n_units = np.random.default_rng(seed), spec.n_units(spec.sketch_size)
-            drawn = draw_units(MAX_PADDED, n_units, rng)
-            start = self._law(*drawn, torch.tensor(float(MAX_PADDED)))
-            self.weight = nn.Parameter(start.detach().clone())
-
-    def pace(self) -> tuple[Tensor, Tensor]:
-        """Rate, capped where descent in [-1, 1] is lost, and spread of the start."""
-        rate, std = (self.numbers[name].exp() for name in ("rate", "initial_std"))
-        return rate.clamp_max(_MAX_RATE), std
+            self.weight = nn.Parameter(self._first_weight(np.random.default_rng(seed)))
 
     def matrix(
         self, directions: Tensor, positions: Tensor, n_features: Tensor
@@ -119,20 +126,37 @@ class IterativeCKM(nn.Module):
         row = torch.arange(directions.shape[-2])
         return self.weight[row] * (row < n_features[..., None])[..., None]
 
-    def decode(
-        self, target: Tensor, matrix: Tensor, start: Tensor, *, backward_steps: int = 0
-    ) -> Tensor:
-        """Centroids (..., k, width) for sketches; ``start`` is unit noise."""
-        spec, (rate, std) = self.spec, self.pace()
-        return unrolled_centroids(
-            target,
-            lambda rows: activate(rows @ matrix, spec.activation),
-            initial=std * start,
-            rate=rate,
+    def fit(
+        self,
+        target: Tensor,
+        matrix: Tensor,
+        start: Tensor,
+        *,
+        n_features: Tensor,
+        backward_steps: int = 0,
+    ) -> CKMFit:
+        """Descend for sketches (..., size) from ``start``, unit noise (..., k, width).
+
+        The fit of one Gaussian is taken as given by gradients.
+        """
+        spec, numbers = self.spec, self.numbers
+        centre, unit = fit_frame(spec, target, matrix)
+        scatter = 1 - damp(unit.square(), matrix).square().mean(dim=-1)
+        pull = scatter * self._by_sizes("pull", matrix.shape[-1], n_features)
+        pull = pull / (start.shape[-2] * n_features)
+        objective = CKMObjective(spec, target, matrix, centre, unit, pull)
+        spread = numbers["atom"].expand(*start.shape[:-2], 1, start.shape[-1])
+        first = torch.cat([numbers["initial_std"].exp() * start, spread], dim=-2)
+        point = descend(
+            objective,
+            first,
+            rate=numbers["rate"].exp().clamp_max(_MAX_RATE),
             n_steps=spec.n_steps,
             optimiser=spec.optimiser,
+            schedule="cosine",
             backward_steps=backward_steps,
         )
+        return objective.fit_at(point)
 
     def feature_map(
         self,
@@ -157,18 +181,9 @@ class IterativeCKM(nn.Module):
 
     def decoder(
         self, n_clusters: int, *, n_starts: int = 8, seed: int = 0
-    ) -> UnrolledDecoder:
+    ) -> CKMDecoder:
         """The decoder for sketches of :meth:`feature_map`."""
-        rate, std = (value.item() for value in self.pace())
-        return UnrolledDecoder(
-            n_clusters,
-            rate=rate,
-            n_steps=self.spec.n_steps,
-            optimiser=self.spec.optimiser,
-            initial_std=std,
-            n_starts=n_starts,
-            seed=seed,
-        )
+        return CKMDecoder(self, n_clusters, n_starts=n_starts, seed=seed)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and model card as one value, to be saved."""
@@ -183,13 +198,36 @@ class IterativeCKM(nn.Module):
         return model.eval()
 
     def _law(self, directions: Tensor, positions: Tensor, n_features: Tensor) -> Tensor:
-        law, n_units = self.numbers, directions.shape[-1]
+        width, n_units = directions.shape[-2:]
+        law = self.numbers
+        common = self._by_sizes("radius", n_units, n_features)
+        radii = common[..., None] * (law["spread"].exp() * positions).exp()
+        n_axes = n_features.clamp_max(int(_AXES_SHARE * n_units))
+        is_axis = torch.arange(n_units) < n_axes[..., None]
+        axes = law["axis"].exp() * torch.eye(width, n_units)
+        return torch.where(
+            is_axis[..., None, :], axes, directions * radii[..., None, :]
+        )
+
+    def _first_weight(self, rng: np.random.Generator) -> Tensor:
+        """W to begin with: early features weigh more, so that narrow rows are seen."""
+        n_units = self.spec.n_units(self.spec.sketch_size)
+        directions, positions = draw_units(MAX_PADDED, n_units, rng)
+        uneven = directions / torch.arange(1, MAX_PADDED + 1)[:, None].sqrt()
+        law = self.numbers
+        radii = (law["radius"] + law["spread"].exp() * positions).exp()
+        weight: Tensor = radii * uneven / uneven.norm(dim=0)
+        return weight.detach()
+
+    def _by_sizes(self, name: str, n_units: int, n_features: Tensor) -> Tensor:
+        """A positive number that depends on the sizes: the radius or the pull."""
+        prefix = "" if name == "radius" else f"{name}_"
+        law = self.numbers
         size = n_units * (2 if self.spec.activation == "fourier" else 1)
-        common = law["radius"] + law["by_size"] * math.log(size / 512)
-        common = common + law["by_features"] * (n_features / 32).log()
-        logs = common[..., None] + law["spread"].exp() * positions
-        matrix: Tensor = directions * logs.exp()[..., None, :]
-        return matrix
+        by_size = law[f"{prefix}by_size"] * math.log(size / 512)
+        by_features = law[f"{prefix}by_features"] * (n_features / 32).log()
+        value: Tensor = (law[name] + by_size + by_features).exp()
+        return value
 
     def _require_sizes(self, n_features: int, sketch_size: int) -> None:
         require_positive_int("n_features", n_features)
@@ -208,6 +246,57 @@ class IterativeCKM(nn.Module):
             )
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class CKMDecoder(AbstractDecoder[Clusters]):
+    """Clusters of equal weight by the descent of an :class:`IterativeCKM`.
+
+    Parameters
+    ----------
+    model : IterativeCKM
+        Whose :meth:`~IterativeCKM.feature_map` made the sketch.
+    n_clusters : int
+        k.
+    n_starts : int
+        Random starts, run side by side; the one of least objective is kept.
+    seed : int
+        Same seed, same result.
+    """
+
+    model: IterativeCKM
+    n_clusters: int
+    n_starts: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("n_clusters", "n_starts"):
+            require_positive_int(name, getattr(self, name))
+
+    @override
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Clusters]:
+        units, spec = _require_units(sketch.feature_map, self.model), self.model.spec
+        d, k = units.n_features, self.n_clusters
+        target = torch.tensor(sketch.mean, dtype=torch.float32)
+        rng = np.random.default_rng(self.seed)
+        noise = rng.standard_normal((self.n_starts, k, d), np.float32)
+        with torch.no_grad():
+            fit = self.model.fit(
+                target.expand(self.n_starts, -1),
+                torch.from_numpy(units.matrix),
+                torch.from_numpy(noise),
+                n_features=torch.tensor(float(d)),
+            )
+        best = int(fit.objective.nan_to_num(float("inf")).argmin())
+        scaling = units.scaling or Scaling.identity(d)
+        centres = fit.centroids[best].double().numpy() / scaling.factor + scaling.shift
+        variances = fit.variances[best].double().numpy() / scaling.factor**2
+        params = Clusters(centres, np.full(k, 1 / k), np.tile(variances, (k, 1)))
+        size = max(float(target.norm()), 1e-30)
+        residual = float(fit.misfit[best].sqrt()) / size
+        is_finite = bool(fit.objective[best].isfinite())
+        return Decoding(params, residual, n_iter=spec.n_steps, converged=is_finite)
+
+
 def draw_units(
     n_features: int, n_units: int, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
@@ -216,3 +305,18 @@ def draw_units(
     directions /= np.linalg.norm(directions, axis=0)
     positions = rng.standard_normal(n_units, np.float32)
     return torch.from_numpy(directions), torch.from_numpy(positions)
+
+
+def _require_units(
+    feature_map: AbstractFeatureMap, model: IterativeCKM
+) -> ActivationFeatures:
+    spec = model.spec
+    if (
+        isinstance(feature_map, ActivationFeatures)
+        and feature_map.activation == spec.activation
+    ):
+        return feature_map
+    raise FeatureMapError(
+        f"this decoder reads sketches of {spec.activation!r} units; got a map of kind "
+        f"{feature_map.kind!r}. Sketch with the model's feature_map()."
+    )

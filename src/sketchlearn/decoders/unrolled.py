@@ -15,6 +15,8 @@ learned for what comes out at the end: the steps are the layers of a Query Netwo
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final, get_args
 
@@ -36,13 +38,16 @@ from sketchlearn.sketch import Sketch
 
 __all__ = [
     "InnerOptimiser",
+    "Schedule",
     "UnrolledDecoder",
+    "descend",
     "hungarian_loss",
     "kmeans_loss",
     "unrolled_centroids",
 ]
 
 InnerOptimiser = Literal["adam", "sgd"]
+Schedule = Literal["constant", "cosine"]
 
 _BETAS = (0.9, 0.999)
 _TINY = 1e-16
@@ -182,20 +187,70 @@ def unrolled_centroids(
     ... ).tolist()
     [[1.0], [1.0]]
     """
+    return descend(
+        lambda centroids: _sketch_loss(target, features, centroids),
+        initial,
+        rate=rate,
+        n_steps=n_steps,
+        optimiser=optimiser,
+        backward_steps=backward_steps,
+    )
+
+
+def descend(
+    objective: Callable[[Tensor], Tensor],
+    initial: Tensor,
+    *,
+    rate: float | Tensor,
+    n_steps: int,
+    optimiser: InnerOptimiser = "adam",
+    schedule: Schedule = "constant",
+    backward_steps: int | None = None,
+) -> Tensor:
+    r"""Where some steps of descent end, as a function that has gradients itself.
+
+    Parameters
+    ----------
+    objective : callable
+        From a point to values, of which the sum is lowered.
+    initial : tensor
+        The first point.
+    rate : float or scalar tensor
+        Size of a step.
+    n_steps : int
+        Number of steps.
+    optimiser : {"adam", "sgd"}
+        What a step is.
+    schedule : {"constant", "cosine"}
+        With ``"cosine"``, step i of n has the rate times
+        :math:`\tfrac12(1 + \cos\tfrac{\pi (i - 1)}{n})`.
+    backward_steps : int, optional
+        How many of the last steps a gradient flows through: all by default, which may
+        explode; 0 to only decode.
+
+    Examples
+    --------
+    >>> found = descend(torch.square, torch.tensor(1.0), rate=0.25, n_steps=2,
+    ...     optimiser="sgd", backward_steps=0)
+    >>> found.item()
+    0.25
+    """
     _require_optimiser(optimiser)
     tracked = n_steps if backward_steps is None else min(backward_steps, n_steps)
-    centroids, memory = initial, (torch.zeros_like(initial), torch.zeros_like(initial))
+    point, memory = initial, (torch.zeros_like(initial), torch.zeros_like(initial))
     for step in range(1, n_steps + 1):
         is_tracked = step > n_steps - tracked
-        slope = _slope(target, features, centroids, is_tracked)
+        slope = _slope(objective, point, is_tracked)
         if optimiser == "sgd":
             move = slope
         else:
             move, memory = _adam(slope, memory, step)
-        centroids = centroids - rate * move
+        turn = math.pi * (step - 1) / n_steps
+        share = 0.5 * (1 + math.cos(turn)) if schedule == "cosine" else 1.0
+        point = point - share * rate * move
         if not is_tracked:
-            centroids = centroids.detach()
-    return centroids
+            point = point.detach()
+    return point
 
 
 def kmeans_loss(rows: Tensor, centroids: Tensor) -> Tensor:
@@ -259,13 +314,13 @@ def _sketch_loss(target: Tensor, features: TensorMap, centroids: Tensor) -> Tens
 
 
 def _slope(
-    target: Tensor, features: TensorMap, centroids: Tensor, create_graph: bool
+    objective: Callable[[Tensor], Tensor], point: Tensor, create_graph: bool
 ) -> Tensor:
     with torch.enable_grad():
-        if not centroids.requires_grad:
-            centroids = centroids.detach().requires_grad_()
-        loss = _sketch_loss(target, features, centroids).sum()
-        (slope,) = torch.autograd.grad(loss, centroids, create_graph=create_graph)
+        if not point.requires_grad:
+            point = point.detach().requires_grad_()
+        loss = objective(point).sum()
+        (slope,) = torch.autograd.grad(loss, point, create_graph=create_graph)
     return slope
 
 

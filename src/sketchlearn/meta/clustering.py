@@ -21,12 +21,8 @@ from sklearn.cluster import KMeans
 from torch import Tensor, nn
 from typing_extensions import override
 
-from sketchlearn.decoders.iterative_ckm import (
-    MAX_PADDED,
-    CKMSpec,
-    IterativeCKM,
-    draw_units,
-)
+from sketchlearn.decoders.ckm_descent import DAMPED, CKMSpec
+from sketchlearn.decoders.iterative_ckm import MAX_PADDED, IterativeCKM, draw_units
 from sketchlearn.decoders.unrolled import InnerOptimiser, hungarian_loss, kmeans_loss
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.features.activation import Activation, activate
@@ -44,6 +40,8 @@ __all__ = [
     "build_ckm",
     "evolve_ckm",
 ]
+
+_SYNTHETIC_ROWS = 4096
 
 
 @final
@@ -63,6 +61,10 @@ class ClusteringConfig:
     sizes: tuple[int, int] = (200, 2000)
     """Smallest and largest sketch of a batch, drawn log-uniformly; the paper's form
     has one size of its own."""
+
+    synthetic: int = 0
+    """Datasets of Gaussian clusters to train on beside the others; a quarter as many,
+    and one at least, are added to those held out."""
 
     hungarian: float = 0.0
     """Weight of the Hungarian loss to Lloyd's centroids beside the k-means loss."""
@@ -86,7 +88,7 @@ class ClusteringConfig:
     """Batches of one evaluation."""
 
     activations: Sequence[Activation] = ("fourier",)
-    """What NGOpt chooses among."""
+    """What NGOpt chooses among; those without Gaussian atoms with points."""
 
     optimisers: Sequence[InnerOptimiser] = ("adam", "sgd")
     """What NGOpt chooses among."""
@@ -161,9 +163,11 @@ class ClusteringProblem(AbstractProblem):
                 f"{', '.join(sorted(both)) or 'none'}. See split_datasets."
             )
         self.config, self.sketch_size = config, sketch_size
-        self.datasets = sorted(training, key=_width)
+        rng, n_held_out = np.random.default_rng(0), -(-config.synthetic // 4)
+        drawn = [_gaussian_clusters(rng) for _ in range(config.synthetic + n_held_out)]
+        self.datasets = sorted([*training, *drawn[n_held_out:]], key=_width)
         sizes = (sketch_size,) if sketch_size else config.sizes
-        ordered = sorted(held_out, key=_width)
+        ordered = sorted([*held_out, *drawn[:n_held_out]], key=_width)
         n_clusters = round(math.sqrt(math.prod(config.clusters)))
         self._cases = [
             self._episodes(
@@ -220,7 +224,14 @@ class ClusteringProblem(AbstractProblem):
         if self.config.epsilon is not None:
             target = self._release(target, n_units, batch.noise_seed)
         tracked = self.config.backward_steps if torch.is_grad_enabled() else 0
-        return model.decode(target, matrix, batch.start, backward_steps=tracked)
+        fit = model.fit(
+            target,
+            matrix,
+            batch.start,
+            n_features=batch.n_features,
+            backward_steps=tracked,
+        )
+        return fit.centroids
 
     def _release(self, means: Tensor, n_units: int, seed: int) -> Tensor:
         config = self.config
@@ -268,11 +279,7 @@ class ClusteringProblem(AbstractProblem):
 def build_ckm(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[IterativeCKM, ClusteringProblem]:
-    """Iterative CKM, already searched by NGOpt, and the problem to refine it on.
-
-    The search is a function of the configuration alone, so that a resumed training
-    starts from the same model.
-    """
+    """Iterative CKM, neither searched nor trained yet, and its problem."""
     spec = spec_from_dict(CKMSpec, config.model)
     problem = ClusteringProblem(
         training,
@@ -280,15 +287,12 @@ def build_ckm(
         ClusteringConfig.from_dict(config.problem),
         sketch_size=spec.sketch_size,
     )
-    model = IterativeCKM(spec, seed=config.train.seed)
-    if problem.config.search_steps:
-        evolve_ckm(model, problem, config.train)
-    return model, problem
+    return IterativeCKM(spec, seed=config.train.seed), problem
 
 
 def evolve_ckm(
     model: IterativeCKM, problem: ClusteringProblem, config: TrainConfig
-) -> EvolveResult:
+) -> EvolveResult | None:
     """Search activation, optimiser and learned numbers with NGOpt, in place.
 
     Parameters
@@ -296,11 +300,14 @@ def evolve_ckm(
     model : IterativeCKM
         Where the search starts; has the best found at the end.
     problem : ClusteringProblem
-        Its configuration says what to choose among, and for how long.
+        Its configuration says what to choose among, and for how long; None is returned
+        if for no time.
     config : TrainConfig
         For its seed.
     """
     settings, spec = problem.config, model.spec
+    if not settings.search_steps:
+        return None
     # One matrix has the units of one activation; a law has those of any.
     activations = [spec.activation] if spec.sketch_size else settings.activations
     space = SearchSpace(
@@ -318,10 +325,12 @@ def evolve_ckm(
 
 def _configure(model: nn.Module, settings: Mapping[str, Setting]) -> None:
     ckm = cast(IterativeCKM, model)
+    activation = cast(Activation, settings["activation"])
     ckm.spec = replace(
         ckm.spec,
-        activation=cast(Activation, settings["activation"]),
+        activation=activation,
         optimiser=cast(InnerOptimiser, settings["optimiser"]),
+        atoms=ckm.spec.atoms if activation in DAMPED else "point",
     )
 
 
@@ -356,6 +365,16 @@ def _unit_rows(
     least, most = low[varying], high[varying]
     scaled: NDArray[np.float32] = 2 * (values - least) / (most - least) - 1
     return scaled
+
+
+def _gaussian_clusters(rng: np.random.Generator) -> MetaDataset:
+    """Unit Gaussian clusters around centres that are further apart."""
+    d, k = _log_uniform(2, 64, rng), _log_uniform(4, 20, rng)
+    spread = math.exp(rng.uniform(math.log(1.2), math.log(4)))
+    centres = spread * rng.standard_normal((k, d), np.float32)
+    rows = centres[rng.integers(k, size=_SYNTHETIC_ROWS)]
+    rows += rng.standard_normal(rows.shape, np.float32)
+    return MetaDataset.from_arrays(f"gaussian-{d}-{k}", rows, real=False)
 
 
 @lru_cache(maxsize=256)

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from sketchlearn.decoders.equivariant import PriorNetwork, PriorSpec
 from sketchlearn.errors import ConfigError
-from sketchlearn.meta.clustering import build_ckm
-from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.clustering import build_ckm, evolve_ckm
+from sketchlearn.meta.config import RunConfig, TrainConfig, refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
+from sketchlearn.meta.evolution import EvolveResult
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.second_moments import (
     CorrelationConfig,
@@ -30,7 +31,7 @@ from sketchlearn.meta.trainer import TrainResult, train
 from sketchlearn.sqnet import SQNet, SQNetSpec
 from sketchlearn.version import __version__
 
-__all__ = ["TASKS", "Run", "TrainedRun", "build_run", "train_run"]
+__all__ = ["SEARCHES", "TASKS", "Run", "TrainedRun", "build_run", "train_run"]
 
 
 @final
@@ -52,6 +53,8 @@ class TrainedRun:
     model: nn.Module
     card: Mapping[str, Any]
     result: TrainResult
+    search: EvolveResult | None = None
+    """Of the search before the training, for tasks that have one."""
 
 
 def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
@@ -85,8 +88,15 @@ def train_run(
     resume: bool = True,
     start_from: str | os.PathLike[str] | Mapping[str, Tensor] | None = None,
 ) -> TrainedRun:
-    """Train what a configuration describes; arguments as for ``train``."""
+    """Train what a configuration describes; arguments as for ``train``.
+
+    A search without gradients comes first where the task has one. It is a function of
+    the configuration alone, so that a resumed training starts from the same model.
+    """
     run = build_run(config, datasets)
+    searched = None
+    if config.task in SEARCHES:
+        searched = SEARCHES[config.task](run.model, run.problem, config.train)
     result = train(
         run.model,
         run.problem,
@@ -95,7 +105,15 @@ def train_run(
         resume=resume,
         start_from=start_from,
     )
-    return TrainedRun(run.model, _card(config, run, result), result)
+    card = _card(config, run, result)
+    if searched is not None:
+        card["search"] = {
+            "evaluations": searched.evaluations,
+            "score": searched.best_score,
+            "seconds": round(searched.seconds, 1),
+            "settings": dict(searched.settings),
+        }
+    return TrainedRun(run.model, card, result, searched)
 
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
@@ -161,3 +179,9 @@ TASKS: dict[str, Builder] = {
 }
 """Builders by the name a configuration file uses: called with the configuration, the
 training datasets and the held-out datasets."""
+
+Search = Callable[[Any, Any, TrainConfig], EvolveResult | None]
+
+SEARCHES: dict[str, Search] = {"iterative-ckm": evolve_ckm}
+"""Searches in place before a training: called with module, problem and settings of the
+trainer; None if the configuration asks for none."""

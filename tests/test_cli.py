@@ -49,6 +49,26 @@ def test_sketch_merge_subtract_inspect_and_fit(folder):
     assert np.allclose(fitted["components"], expected.components_)
 
 
+@pytest.mark.parametrize(
+    ("model", "estimator", "name"),
+    [
+        ("kmeans", sl.CompressiveKMeans, "cluster_centers"),
+        ("mixture", sl.CompressiveGaussianMixture, "means"),
+    ],
+)
+def test_clusters_and_mixtures_are_decoded_from_a_sketch_of_one_pass(
+    folder, model, estimator, name
+):
+    bounds = ("--bounds", "-100", "100")
+    made = run(
+        "sketch", "*.parquet", "-o", "k.sketch", "--for", model, "--size", "90", *bounds
+    )
+    assert made.exit_code == 0, made.output
+    fitted = json.loads(run("fit", model, "k.sketch", "--components", "2").stdout)
+    expected = estimator(2).fit_sketch(sl.load("k.sketch"))
+    assert np.allclose(fitted[name], getattr(expected, f"{name}_"))
+
+
 def test_ridge_takes_its_target_by_name(folder):
     made = run(
         "sketch", "jan.parquet", "feb.parquet", "-o", "r.sketch", "--for", "ridge",

@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +16,7 @@ import click
 
 import sketchlearn as sl
 from sketchlearn.errors import SketchlearnError
-from sketchlearn.experiments.kmeans_command import kmeans_command
+from sketchlearn.experiments.commands import reproduce
 
 __all__ = ["main"]
 
@@ -27,15 +25,7 @@ _OUT = click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False), help="Write here."
 )
 _FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
-
-
-def _listed(ctx: Any, param: Any, text: str | None) -> tuple[Any, ...] | None:
-    """Comma-separated names, or numbers for ``--sizes``."""
-    kind = int if param.name == "sizes" else str
-    try:
-        return None if text is None else tuple(kind(x.strip()) for x in text.split(","))
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a list of whole numbers.") from error
+_MODELS = ["pca", "ridge", "kmeans", "mixture"]
 
 
 class _Group(click.Group):
@@ -82,7 +72,7 @@ def demo(rows: int, directory: str | None, as_json: bool) -> None:
 @click.argument("data", nargs=-1, required=True)
 @_OUT
 @_FORCE
-@click.option("--for", "model", type=click.Choice(["pca", "ridge"]), default="pca")
+@click.option("--for", "model", type=click.Choice(_MODELS), default="pca")
 @click.option("--target", multiple=True, help="Target column of a ridge regression.")
 @click.option("--columns", help="Comma-separated columns to read (default: all).")
 @click.option("--size", default=2000, show_default=True, type=click.IntRange(1))
@@ -113,7 +103,7 @@ def sketch(
     names = [name.strip() for name in columns.split(",")] if columns else None
     feature_map = None
     if like is not None:
-        given = [target, bounds, target_bounds, model == "ridge"]
+        given = [target, bounds, target_bounds, model != "pca"]
         if any(given) or size != 2000 or seed != 0:
             raise click.UsageError(
                 "--like takes the plan and the columns of another file; leave out "
@@ -131,7 +121,7 @@ def sketch(
     batches = sl.open_rows(source, columns=names, on_invalid=invalid)
     if feature_map is None:
         declared = (bounds or None, target_bounds or None)
-        feature_map = _plan(batches, size, seed, declared, len(target))
+        feature_map = _plan(batches, model, size, seed, declared, len(target))
     made = sl.sketch_rows(batches, feature_map)
     sl.save(made, output)
     _show(_summary(made, output), as_json)
@@ -190,9 +180,11 @@ def inspect(path: str, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("model", type=click.Choice(["pca", "ridge"]))
+@click.argument("model", type=click.Choice(_MODELS))
 @click.argument("path", metavar="SKETCH", type=click.Path())
-@click.option("--components", type=click.IntRange(1), help="Number of components.")
+@click.option(
+    "--components", type=click.IntRange(1), help="Number of components, or of clusters."
+)
 @click.option("--standardize", is_flag=True, help="PCA of the correlations.")
 @click.option("--alpha", default=1.0, show_default=True, type=click.FloatRange(0))
 @click.option("--target", type=int, multiple=True, help="Target column, by number.")
@@ -210,6 +202,12 @@ def fit(
         pca = sl.CompressivePCA(components, standardize=standardize)
         fitted: Any = pca.fit_sketch(loaded)
         names = ["mean_", "scale_", "components_", "explained_variance_ratio_"]
+    elif model == "kmeans":
+        fitted = sl.CompressiveKMeans(components or 8).fit_sketch(loaded)
+        names = ["cluster_centers_", "inertia_"]
+    elif model == "mixture":
+        fitted = sl.CompressiveGaussianMixture(components or 1).fit_sketch(loaded)
+        names = ["weights_", "means_", "covariances_"]
     else:
         chosen = list(target) or None
         fitted = sl.CompressiveRidge(alpha).fit_sketch(loaded, targets=chosen)
@@ -344,75 +342,12 @@ def models(name: str | None, as_json: bool) -> None:
     click.echo(_lazy("report").format_table(heads, rows))
 
 
-@main.group()
-def reproduce() -> None:
-    """Make the paper's tables and figures, with our results beside its own."""
-
-
-reproduce.add_command(kmeans_command(_listed))
-
-
-@reproduce.command()
-@click.option(
-    "--data",
-    required=True,
-    type=click.Path(exists=True, file_okay=False),
-    help="Folder with data/MANIFEST.json and paper/tables.json.",
-)
-@click.option("--weights", type=click.Path(), help="Folder of the paper's networks.")
-@click.option("--train", "training", is_flag=True, help="Train those not in WEIGHTS.")
-@click.option("--config", default="configs/pca-sqnet.toml", show_default=True)
-@click.option("--preset", default="cpu", show_default=True, help="Table of CONFIG.")
-@click.option("--sizes", callback=_listed, help="Comma-separated sketch sizes.")
-@click.option("--seeds", type=click.IntRange(1), help="Sketches of each set [3].")
-@click.option("--methods", callback=_listed, help="Comma-separated methods [all].")
-@click.option("--datasets", callback=_listed, help="Comma-separated test sets [all].")
-@click.option("--quick", is_flag=True, help="Two sets, two sizes, one sketch.")
-@click.option("--output", default="reproduced-pca", show_default=True, help="Folder.")
-@_FORCE
-@_JSON
-def pca(
-    data: str,
-    weights: str | None,
-    training: bool,
-    config: str,
-    preset: str,
-    sizes: tuple[int, ...] | None,
-    seeds: int | None,
-    methods: tuple[str, ...] | None,
-    datasets: tuple[str, ...] | None,
-    quick: bool,
-    output: str,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """PCA and ridge regression: every method on the test sets of a folder."""
-    if not Path(data, "data", "MANIFEST.json").is_file():
-        raise click.UsageError(f"--data {data}: there is no data/MANIFEST.json in it.")
-    if training and weights is None:
-        raise click.UsageError("--train needs --weights FOLDER to write to.")
-    module = _lazy("experiments.pca_reproduction")
-    if Path(output, module.RESULTS).exists() and not force:
-        _fail(f"{output} has results already; pass --force to replace them.")
-    plan = module.PCAPlan.quick() if quick else module.PCAPlan()
-    asked = {"sizes": sizes, "n_seeds": seeds, "methods": methods, "datasets": datasets}
-    plan = replace(plan, **{name: value for name, value in asked.items() if value})
-    say = partial(click.echo, err=True)
-    if training:
-        settings = _lazy("meta.config").load_config(config, preset)
-        train_networks = _lazy("experiments.pca").train_networks
-        if not train_networks(settings, data, weights, sizes=plan.sizes, say=say):
-            click.echo("interrupted; go on with the same command.", err=True)
-            sys.exit(130)
-    results = module.reproduce_pca(data, output, plan, weights=weights, say=say)
-    if as_json:
-        click.echo(Path(output, module.RESULTS).read_text("utf-8"))
-    else:
-        click.echo(module.show_results(results))
+main.add_command(reproduce)
 
 
 def _plan(
     batches: Any,
+    model: str,
     size: int,
     seed: int,
     declared: tuple[tuple[float, float] | None, tuple[float, float] | None],
@@ -423,8 +358,14 @@ def _plan(
     rows = None if bounds else batches.peek(_lazy("estimators.base").PLANNING_ROWS)
     n_features = batches.n_features - n_targets
     if not n_targets:
-        pca = sl.CompressivePCA(sketch_size=size, bounds=bounds, random_state=seed)
-        return pca.plan(n_features, rows=rows)
+        kinds: dict[str, Any] = {
+            "pca": sl.CompressivePCA,
+            "kmeans": sl.CompressiveKMeans,
+            "mixture": sl.CompressiveGaussianMixture,
+        }
+        planner = kinds[model](sketch_size=size, bounds=bounds, random_state=seed)
+        feature_map: sl.AbstractFeatureMap = planner.plan(n_features, rows=rows)
+        return feature_map
     ridge = sl.CompressiveRidge(
         sketch_size=size,
         bounds=bounds,

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sketchlearn import sketch_rows
-from sketchlearn.errors import RowsError
+from sketchlearn.decoders.cell_mixture import find_cells
+from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowsError
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.testing import release_seeded
 
@@ -43,6 +45,46 @@ def test_two_components_separate_classes_that_interleave():
     assert two > 0.95
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_accuracy_is_within_three_points_of_a_mixture_per_class(
+    load, n_components, covariance_type
+):
+    rows, classes = load(return_X_y=True)
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    fit, rest = slice(None, None, 2), slice(1, None, 2)
+    logs = []
+    for label in np.unique(classes):
+        theirs = GaussianMixture(
+            n_components, covariance_type=covariance_type, reg_covar=1e-3
+        ).set_params(random_state=0)
+        theirs.fit(rows[fit][classes[fit] == label])
+        logs.append(theirs.score_samples(rows[rest]))
+        logs[-1] += np.log((classes[fit] == label).mean())
+    accuracy = (np.argmax(logs, axis=0) == classes[rest]).mean()
+    ours = CompressiveClassifier(n_components, covariance_type=covariance_type)
+    ours.fit(rows[fit], classes[fit])
+    assert ours.score(rows[rest], classes[rest]) > accuracy - 0.03
+
+
+def test_units_of_the_features_do_not_matter():
+    factor = np.array([1e-6, 1e5])
+    one, other = (
+        CompressiveClassifier(2, sketch_size=200).fit(X * f, Y).predict(X * f)
+        for f in (1.0, factor)
+    )
+    assert (one == other).mean() > 0.99
+
+
+def test_classes_with_few_rows_get_fewer_components():
+    rows, classes = load_wine(return_X_y=True)
+    model = CompressiveClassifier(3).fit(rows, classes)
+    counts = np.bincount(classes)
+    sizes = [len(mixture.weights_) for mixture in model.mixtures_]
+    assert sizes == np.minimum(counts // 13, 3).tolist()
+
+
 def test_probabilities_sum_to_one_and_priors_are_shares():
     model = CompressiveClassifier(1, sketch_size=60).fit(X, Y)
     assert np.allclose(model.predict_proba(X[:50]).sum(axis=1), 1.0)
@@ -59,6 +101,65 @@ def test_adding_forgetting_and_merging_are_arithmetic_on_the_sketches():
     assert left.partial_fit(X[2000:], Y[2000:]).sketches_ == whole.sketches_
     with pytest.raises(RowsError, match="no rows left"):
         whole.forget(X, Y)
+
+
+def test_two_rounds_can_be_sketched_apart_with_shared_plans():
+    model = CompressiveClassifier(2, sketch_size=100, rounds=2)
+    first_map = model.plan(2, rows=X)
+    halves = (slice(0, 2500), slice(2500, None))
+
+    def merged(maps):
+        left, right = (
+            {c: sketch_rows(X[h][Y[h] == c], maps[c]) for c in range(3)} for h in halves
+        )
+        return {c: left[c] + right[c] for c in range(3)}
+
+    first = merged(dict.fromkeys(range(3), first_map))
+    extremes = np.stack([X.min(axis=0), X.max(axis=0)])
+    second = merged(model.plan(2, rows=extremes, first=first))
+    whole = CompressiveClassifier(2, sketch_size=100).fit(X, Y)
+    assert second == whole.sketches_
+    assert model.fit_sketches(second).score(X, Y) == whole.score(X, Y)
+
+
+def test_every_class_has_cells_of_its_own_within_the_numbers_it_may_hold():
+    model = CompressiveClassifier(2, sketch_size=100).fit(X, Y)
+    maps = [sketch.feature_map for sketch in model.sketches_.values()]
+    assert len(set(maps)) == 3
+    for feature_map in maps:
+        assert find_cells(feature_map) is not None
+        assert feature_map.sketch_size <= 100 + 2 * 2
+
+
+def test_adding_and_forgetting_are_exact_after_two_rounds():
+    model = CompressiveClassifier(2, sketch_size=100).fit(X[:3000], Y[:3000])
+    before = dict(model.sketches_)
+    model.partial_fit(X[3000:], Y[3000:])
+    assert model.sketches_[0].count == (Y == 0).sum()
+    assert model.forget(X[3000:], Y[3000:]).sketches_ == before
+
+
+def test_a_class_first_seen_later_is_planned_like_the_others():
+    early = Y[:3000] < 2
+    model = CompressiveClassifier(2, sketch_size=100)
+    model.fit(X[:3000][early], Y[:3000][early]).partial_fit(X[3000:], Y[3000:])
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert find_cells(model.sketches_[2].feature_map) is not None
+    assert model.score(X, Y) > 0.9
+
+
+def test_classifiers_that_planned_for_themselves_do_not_merge():
+    left = CompressiveClassifier(1, sketch_size=60).fit(X[:2000], Y[:2000])
+    right = CompressiveClassifier(1, sketch_size=60).fit(X[2000:], Y[2000:])
+    before = dict(left.sketches_)
+    with pytest.raises(FeatureMapMismatch, match="same map"):
+        left.merge(right)
+    assert left.sketches_ == before
+
+
+def test_rounds_that_make_no_sense_are_named():
+    with pytest.raises(FeatureMapError, match="rounds must be"):
+        CompressiveClassifier(2, rounds=3).fit(X, Y)
 
 
 def test_private_sketches_of_each_class_classify():

@@ -6,7 +6,12 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    DataPlanWarning,
+    FeatureMapError,
+    RowsError,
+)
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
 
 RNG = np.random.default_rng(0)
@@ -39,6 +44,60 @@ def test_held_out_likelihood_is_within_two_percent_of_em(kind, rows, rounds):
     assert ours.score(test) > best - 0.02 * abs(best)
     assert ours.covariances_.shape == theirs.covariances_.shape
     assert np.allclose(np.sort(ours.weights_), np.sort(theirs.weights_), atol=0.03)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+@pytest.mark.parametrize(("d", "k", "size"), [(8, 6, 1500), (30, 4, 2000)])
+def test_many_components_or_features_are_within_two_percent_of_em(kind, d, k, size):
+    rng = np.random.default_rng(d)
+    labels = rng.integers(k, size=15_000)
+    spreads = np.exp(0.3 * rng.normal(size=(k, d)))
+    rows = 2 * rng.normal(size=(k, d))[labels]
+    rows = rows + spreads[labels if kind == "diag" else 0 * labels] * rng.normal(
+        size=(15_000, d)
+    )
+    train, test = rows[:10_000], rows[10_000:]
+    theirs = GaussianMixture(k, covariance_type=kind, random_state=0).fit(train)
+    ours = CompressiveGaussianMixture(k, covariance_type=kind, sketch_size=size)
+    best = theirs.score(test)
+    assert ours.fit(train).score(test) > best - 0.02 * abs(best)
+    assert ours.sketch_.size <= size + 2 * d
+
+
+def test_one_sketch_serves_every_number_of_components():
+    sketch = CompressiveGaussianMixture(3, sketch_size=800).fit(X).sketch_
+    for k in (1, 2):
+        again = CompressiveGaussianMixture(k, sketch_size=800).fit_sketch(sketch)
+        assert len(again.weights_) == k
+        best = GaussianMixture(k, random_state=0).fit(X).score(X)
+        assert again.score(X) > best - 0.02 * abs(best)
+
+
+def test_units_of_the_features_do_not_matter():
+    factor = np.array([1e-6, 1.0, 1e3, 1e6])
+    options = {"sketch_size": 800, "reg_covar": 0.0}
+    one = CompressiveGaussianMixture(3, **options).fit(X)
+    other = CompressiveGaussianMixture(3, **options).fit(X * factor)
+    volume = np.log(factor).sum()
+    assert other.score(X * factor) + volume == pytest.approx(one.score(X), abs=1e-2)
+
+
+def test_identical_rows_have_a_density_as_wide_as_the_regularisation():
+    gm = CompressiveGaussianMixture(1, sketch_size=60).fit(np.ones((100, 2)))
+    peak = multivariate_normal(np.ones(2), 1e-6 * np.eye(2)).logpdf(np.ones(2))
+    assert np.allclose(gm.score_samples(np.ones((3, 2))), peak)
+    with pytest.warns(ConvergenceWarning, match="only 1 of n_components=2"):
+        CompressiveGaussianMixture(2, sketch_size=60).fit(np.ones((100, 2)))
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_a_constant_feature_adds_nothing_but_its_narrow_peak(kind):
+    rows = np.column_stack([X[:, :2], np.full(len(X), 7.0)])
+    options = {"covariance_type": kind, "sketch_size": 300}
+    with_it = CompressiveGaussianMixture(2, **options).fit(rows).score(rows)
+    without = CompressiveGaussianMixture(2, **options).fit(rows[:, :2])
+    peak = -np.log(2 * np.pi * 1e-6) / 2
+    assert with_it == pytest.approx(without.score(rows[:, :2]) + peak, abs=0.1)
 
 
 def test_scores_and_probabilities_are_those_of_the_mixture():
@@ -76,6 +135,16 @@ def test_adding_then_forgetting_leaves_no_trace():
     gm.partial_fit(X[1000:4000]).forget(X[3000:4000])
     assert gm.sketch_ == half.sketch_
     assert np.array_equal(gm.means_, half.means_)
+
+
+def test_adding_then_forgetting_is_exact_after_two_rounds():
+    gm = CompressiveGaussianMixture(2, sketch_size=100).fit(X[:3000])
+    sketch, means = gm.sketch_, gm.means_
+    gm.partial_fit(X[3000:5000])
+    with pytest.warns(DataPlanWarning):
+        gm.forget(X[3000:5000])
+    assert gm.sketch_ == sketch
+    assert np.array_equal(gm.means_, means)
 
 
 def test_arguments_that_make_no_sense_are_named():

@@ -19,6 +19,11 @@ MAPS = {
     "scaled cells": CellFeatures(
         ANCHORS, basis=BASIS, centre=CENTRE, reach=1.0, scaling=SCALING
     ),
+    "second moments": CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=3),
+    "some products": CellFeatures(
+        ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=2, scaling=SCALING
+    ),
+    "squares": CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=0),
     "one cell": CellFeatures([[0.0]], basis=BASIS[:, :1], centre=CENTRE),
     "fourier": SubspaceFourierFeatures(BASIS, 22, centre=CENTRE, seed=3),
     "scaled fourier": SubspaceFourierFeatures(
@@ -41,6 +46,30 @@ def test_cells_hold_the_share_and_the_mean_of_the_rows_nearest_to_each_anchor():
         inside = nearest == cell
         assert table[cell, 0] == pytest.approx(inside.mean(), abs=1e-12)
         assert np.allclose(table[cell, 1:], z[inside].sum(axis=0) / 200, atol=1e-5)
+
+
+def test_cells_with_second_moments_hold_squares_and_products_of_first_coordinates():
+    z = ((ROWS - CENTRE) @ BASIS.astype(np.float32)).astype(np.float64)
+    nearest = ((z[:, None] - ANCHORS) ** 2).sum(axis=2).argmin(axis=1)
+    pairs = {"squares": [], "second moments": [(1, 0), (2, 0), (2, 1)]}
+    for name, crossed in pairs.items():
+        products = [z[:, a] * z[:, b] for a, b in crossed]
+        kept = np.column_stack([np.ones(200), z, z**2, *products])
+        table = sketch_rows(ROWS, MAPS[name]).mean.reshape(9, -1)
+        for cell in range(9):
+            expected = kept[nearest == cell].sum(axis=0) / 200
+            assert np.allclose(table[cell], expected, atol=1e-5)
+
+
+def test_coordinates_are_clipped_where_products_are_sketched():
+    far = CellFeatures([[0.0]], basis=[[10.0]], centre=[0.0], reach=32.0, n_crossed=1)
+    assert np.array_equal(far(np.array([[20.0]])), [[1.0, 32.0, 1024.0]])
+    assert far.value_bound == 1024.0
+
+
+def test_cells_without_second_moments_are_described_as_they_always_were():
+    assert "n_crossed" not in MAPS["cells"].description
+    assert MAPS["squares"].description["n_crossed"] == 0
 
 
 def test_subspace_features_are_fourier_features_of_the_projection():
@@ -75,6 +104,12 @@ def test_a_row_beyond_the_planned_reach_is_refused():
 def test_shapes_that_do_not_fit_are_refused(anchors, basis, centre):
     with pytest.raises(FeatureMapError):
         CellFeatures(anchors, basis=basis, centre=centre)
+
+
+@pytest.mark.parametrize("n_crossed", [-1, 4, True, 1.5])
+def test_products_of_coordinates_that_do_not_exist_are_refused(n_crossed):
+    with pytest.raises(FeatureMapError, match="n_crossed must be"):
+        CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=n_crossed)
 
 
 def test_an_odd_number_of_fourier_features_is_refused():

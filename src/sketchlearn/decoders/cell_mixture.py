@@ -10,7 +10,6 @@ the divergence between the two shrinks with every round.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -18,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
-from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
-from sklearn.mixture import GaussianMixture
+from sklearn.cluster import KMeans
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
@@ -35,10 +33,10 @@ from sketchlearn.sketch import Sketch
 
 __all__ = ["CellMixtureDecoder", "find_cells"]
 
-_FEWEST, _MOST = 2000, 16_384
+_FEWEST, _MOST = 2000, 8192
 """Points drawn from the cells."""
 
-_POINTS_PER_NUMBER = 12
+_POINTS_PER_NUMBER = 8
 """Points drawn from a mixture for each number of the cells."""
 
 _MOST_NUMBERS = 160
@@ -47,10 +45,15 @@ _MOST_NUMBERS = 160
 _ROWS_PER_NUMBER = 2
 """With fewer, the moments of cells are noise that a mixture should not explain."""
 
-_MANY_CELLS = 10
+_MANY_CELLS = 30
 """With so many cells for each component, hardly any holds several components."""
 
-_STARTS = 3
+_STARTS = (10, 1, 1)
+"""Runs of k-means, of which the best is a start of EM."""
+
+_MOST_STEPS, _TOLERANCE = 100, 1e-3
+"""Of EM on points drawn from the cells."""
+
 _FLAT = 1e-9
 """Directions with less than this share of the largest variance are constant."""
 
@@ -78,7 +81,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
     n_components: int
     shape: Literal["diag", "full"] = "full"
     least_variance: float = 1e-6
-    n_rounds: int = 10
+    n_rounds: int = 15
     seed: int = 0
 
     @override
@@ -109,23 +112,28 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
     def _start(
         self, cells: CellMoments, count: float, rng: np.random.Generator
     ) -> _Mixture:
-        """EM on points drawn from the cells."""
+        """The best mixture that EM finds for points drawn from the cells."""
         points = cells.draw(int(np.clip(count, _FEWEST, _MOST)), rng)
-        search = GaussianMixture(
-            min(self.n_components, len(np.unique(points, axis=0))),
-            covariance_type=self.shape,
-            reg_covar=self.least_variance,
-            n_init=_STARTS,
-            random_state=int(rng.integers(2**31)),
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SklearnConvergenceWarning)
-            search.fit(points)
-        covariances = search.covariances_
-        if self.shape == "diag":
-            covariances = covariances[..., None] * np.eye(points.shape[1])
-        roots = np.linalg.cholesky(covariances)
-        return _Mixture(search.weights_, search.means_, roots)
+        size = min(self.n_components, len(np.unique(points, axis=0)))
+        found = []
+        for n_init in _STARTS:
+            seed = int(rng.integers(2**31))
+            search = KMeans(size, n_init=n_init, random_state=seed).fit(points)
+            found.append(self._climb(points, np.eye(size)[search.labels_]))
+        return max(found, key=lambda pair: pair[1])[0]
+
+    def _climb(
+        self, points: NDArray[np.float64], members: NDArray[np.float64]
+    ) -> tuple[_Mixture, float]:
+        """EM from the members of clusters, and the log-likelihood it reaches."""
+        weights = np.full(len(points), 1 / len(points))
+        mixture, level = self._maximise(points, members / len(points)), -np.inf
+        for _ in range(_MOST_STEPS):
+            mixture, reached = self._step(mixture, points, weights)
+            if reached - level < _TOLERANCE:
+                break
+            level = reached
+        return mixture, level
 
     def _refine(
         self,
@@ -140,7 +148,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
             points = mixture.draw(n_points, rng)
             weights = cells.weigh(points)
             for _ in range(2):
-                mixture = self._step(mixture, points, weights)
+                mixture, _ = self._step(mixture, points, weights)
         placed = np.bincount(cells.locate(mixture.draw(n_points, rng)))
         shares = np.zeros(len(cells.shares))
         shares[: len(placed)] = placed / n_points
@@ -151,15 +159,21 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         mixture: _Mixture,
         points: NDArray[np.float64],
         weights: NDArray[np.float64],
-    ) -> _Mixture:
-        """One step of EM on weighted points."""
+    ) -> tuple[_Mixture, float]:
+        """One step of EM on weighted points, and the log-likelihood before it."""
         logs = mixture.log_densities(points)
-        members = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        members *= weights[:, None]
+        total = logsumexp(logs, axis=1, keepdims=True)
+        members = np.exp(logs - total) * weights[:, None]
+        return self._maximise(points, members), float(weights @ total[:, 0])
+
+    def _maximise(
+        self, points: NDArray[np.float64], members: NDArray[np.float64]
+    ) -> _Mixture:
+        """The mixture of points whose shares in every component are known."""
         shares = members.sum(axis=0) + 1e-12
         means = members.T @ points / shares[:, None]
         ridge = self.least_variance * np.eye(points.shape[1])
-        roots = np.empty_like(mixture.roots)
+        roots = np.empty((len(shares), *ridge.shape))
         for j, mean in enumerate(means):
             away = points - mean
             covariance = (away * members[:, j, None]).T @ away / shares[j]

@@ -27,6 +27,8 @@ _PRIOR_ROWS = 4096
 _WEAK = 1e-6
 """Directions with less than this share of the largest variance get no cells."""
 
+_FEWEST_CELLS = 8
+
 _THIN = 1e-4
 """Directions with a smaller share of the largest variance are scaled as if they had it:
 their squares would be lost to rounding otherwise."""
@@ -103,7 +105,8 @@ def place_cells(
     values, vectors = values[order], vectors[:, order]
     strong = int((values > max(_WEAK * values[0], 1e-300)).sum())
     r = min(strong, len(values) if along_features else moments.n_directions)
-    r = min(r, (room // 2 - 1) // 2)
+    fewest = 2 if along_features else max(_FEWEST_CELLS, 3 * n_components)
+    r = min(r, max((room // fewest - 1) // 2, 1), (room // 2 - 1) // 2)
     if r < 1:
         return None
     scales = (values[0] * np.maximum(values[:r], _THIN * values[0])) ** -0.25
@@ -122,12 +125,12 @@ def _affordable(r: int, room: int, n_components: int) -> int:
     """Coordinates whose products are worth their place beside means and squares.
 
     All of them if that leaves more cells than components, otherwise as many as leave
-    two cells for each component: measured on training tables and synthetic mixtures.
+    three cells for each: measured on training tables and synthetic mixtures.
     """
     whole = 1 + 2 * r + r * (r - 1) // 2
-    if room // whole >= max(8, n_components + 4):
+    if room // whole >= max(_FEWEST_CELLS, n_components + 4):
         return r
-    cell_size = room // max(8, 2 * n_components)
+    cell_size = room // max(_FEWEST_CELLS, 3 * n_components)
     crossed = 1
     while crossed < r and 1 + 2 * r + crossed * (crossed + 1) // 2 <= cell_size:
         crossed += 1

@@ -31,9 +31,10 @@ from sketchlearn.sketch import Sketch, sketch_rows
 __all__ = ["CompressiveClassifier"]
 
 _FEWEST_ROWS = 5
-"""Rows a component must have on average."""
+"""Rows a component must have on average, and as many as features if "full"."""
 
-_NARROWEST = 1e-6
+_NARROWEST, _CONSTANT = 1e-6, 1e-12
+"""Least variances, and those of constant features, as shares of squares."""
 
 
 @final
@@ -306,7 +307,9 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
 
     def _fitted(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
         """The mixture of one class, of fewer components where rows are few."""
-        size = max(1, min(self.n_components, int(sketch.count) // _FEWEST_ROWS))
+        each = sketch.feature_map.n_features if self.covariance_type == "full" else 0
+        rows = int(sketch.count) // max(_FEWEST_ROWS, each)
+        size = max(1, min(self.n_components, rows))
         if find_cells(sketch.feature_map) is None:
             return self._mixture(size).fit_sketch(sketch)
         # Classes are no mixtures of Gaussians: refining did not help on real tables.
@@ -321,15 +324,18 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
 
     def _pool(self) -> None:
         """Add a share of the pooled variances to every covariance."""
-        pooled = np.zeros(self.mixtures_[0].n_features_in_)
+        d = self.mixtures_[0].n_features_in_
+        pooled, squares = np.zeros(d), np.zeros(d)
         for prior, mixture in zip(self.class_prior_, self.mixtures_, strict=True):
             covariances, weights = mixture.covariances_, mixture.weights_
             if covariances.ndim == 3:
                 covariances = np.einsum("jaa->ja", covariances)
             away = mixture.means_ - weights @ mixture.means_
             pooled += prior * (weights @ (covariances + away**2))
-        floor = 1e-9 * max(float(pooled.max()), 1e-300)
-        extra = self.shrinkage * pooled + np.where(pooled > floor, 0.0, floor + 1e-12)
+            squares += prior * (weights @ mixture.means_**2)
+        constant = pooled <= _CONSTANT * squares
+        least = np.where(constant, _NARROWEST * squares + _CONSTANT, 0.0)
+        extra = max(self.shrinkage, _CONSTANT) * pooled + least
         for mixture in self.mixtures_:
             full = mixture.covariances_.ndim == 3
             added = np.diag(extra) if full else extra

@@ -20,6 +20,9 @@ _COLOURS = {name: f"C{number}" for number, name in enumerate(METHODS)}
 _NO_NOISE = 100.0
 """Place on the axis of epsilon."""
 
+_REGULAR = "regular"
+"""How Iterative CKM that was trained without noise is labelled."""
+
 
 def draw_ratios(results: KMeansResults, path: Path) -> Path:
     """Mean ratio against sketch size: on all sets, and on those all methods share."""
@@ -57,24 +60,28 @@ def draw_times(curves: TimingCurves, path: Path) -> Path:
 
 
 def draw_private_ratios(found: PrivateRatios, path: Path) -> Path:
-    """Inertia ratio against epsilon: a panel for each number of rounds."""
-    panels = []
-    for rounds, by_size in found.ratios.items():
-        places = [*EPSILONS, _NO_NOISE]
-        lines = [
-            Line(f"m = {size}", places, [_gap(value) for value in values], "o-", colour)
-            for (size, values), colour in zip(
-                by_size.items(), _COLOURS.values(), strict=False
-            )
-        ]
-        ends = [EPSILONS[0], _NO_NOISE]
-        lines.append(Line(METHODS["mean"], ends, [found.mean] * 2, "--", "0.5"))
-        ticks = [(value, f"{value:g}") for value in EPSILONS]
-        ticks.append((_NO_NOISE, "no noise"))
-        x_label = f"ε (δ = {DELTA:g})"
-        panels.append(LinePanel(rounds, x_label, "ratio", lines, True, ticks))
+    """Inertia ratio against epsilon: ours by rounds, and Iterative CKM in one panel."""
+    places = [*EPSILONS, _NO_NOISE]
+    panels: dict[str, list[Line]] = {}
+    for method, by_size in found.ratios.items():
+        name, _, training = method.partition(", ")
+        lines = panels.setdefault(name, [])
+        style = "o--" if training == _REGULAR else "o-"
+        for number, (size, values) in enumerate(by_size.items()):
+            label = ", ".join([f"m = {size}", *[training] * bool(training)])
+            gaps = [_gap(value) for value in values]
+            lines.append(Line(label, places, gaps, style, f"C{number}"))
+    ends = [EPSILONS[0], _NO_NOISE]
+    at_mean = Line(METHODS["mean"], ends, [found.mean] * 2, "--", "0.5")
+    ticks = [(value, f"{value:g}") for value in EPSILONS]
+    ticks.append((_NO_NOISE, "no noise"))
+    x_label = f"ε (δ = {DELTA:g})"
+    drawn = [
+        LinePanel(name, x_label, "ratio", [*lines, at_mean], True, ticks)
+        for name, lines in panels.items()
+    ]
     title = f"Private k-means of MNIST, {found.n_rows} rows: inertia over Lloyd's"
-    return draw_lines(panels, path, title=title)
+    return draw_lines(drawn, path, title=title, n_columns=len(drawn))
 
 
 def _gap(value: float | None) -> float:

@@ -21,6 +21,7 @@ from sketchlearn.decoders.atoms import Clusters
 from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.cl_amp import CLAMPDecoder
 from sketchlearn.decoders.cl_ompr import CLOMPRDecoder
+from sketchlearn.decoders.iterative_ckm import IterativeCKM
 from sketchlearn.decoders.unrolled import UnrolledDecoder
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.experiments.kmeans_sets import N_CLUSTERS
@@ -30,6 +31,7 @@ from sketchlearn.features.kernel import (
     NystromFeatures,
 )
 from sketchlearn.features.scale import estimate_scale
+from sketchlearn.registry import load_model
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import sketch_rows
 
@@ -47,11 +49,14 @@ METHODS: dict[str, str] = {
     "ompr-nystrom": "CL-OMPR, Gaussians, Nyström",
     "amp": "CL-AMP, adapted radius",
     "unrolled": "Iterative CKM, not trained",
+    "ckm": "Iterative CKM, meta-trained",
+    "ckm-196": "Iterative CKM, 196 padded features",
     "mean": "all centres at the mean",
 }
 """Labels of all methods by name."""
 
-_FAST = (OURS, "one-round", "mean")
+_FAST = (OURS, "one-round", "ckm", "ckm-196", "mean")
+_ONLY_SIZES = {"ckm-196": 1000}
 _SCALE_ROWS = 5000
 _UNROLLED_STARTS = 4
 _LEAST_SCALE = 0.7
@@ -76,6 +81,9 @@ class ClusterMethod:
     is_slow: bool
     """Whether decoding a wide set takes minutes."""
 
+    only_size: int | None = None
+    """The sketch size it was trained for, if it has no other."""
+
 
 def kmeans_method(name: str) -> ClusterMethod:
     """A method by its name, one of :data:`METHODS`.
@@ -95,9 +103,13 @@ def kmeans_method(name: str) -> ClusterMethod:
         "ompr-nystrom": _nystrom,
         "amp": partial(_fourier, law="adapted", decoder=_messages),
         "unrolled": partial(_fourier, law="gaussian", decoder=_unrolled),
+        "ckm": partial(_trained, model="kmeans-ckm"),
+        "ckm-196": partial(_trained, model="kmeans-ckm-196"),
         "mean": _mean,
     }
-    return ClusterMethod(name, searches[name], is_slow=name not in _FAST)
+    return ClusterMethod(
+        name, searches[name], name not in _FAST, only_size=_ONLY_SIZES.get(name)
+    )
 
 
 def fourier_plan(
@@ -147,6 +159,14 @@ def _nystrom(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
     feature_map = NystromFeatures(landmarks, scale=scale, scaling=scaling)
     sketch = sketch_rows(rows, feature_map, progress=False)
     return _gaussians(seed).decode(sketch).params.centres
+
+
+def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.float64]:
+    ckm: IterativeCKM = load_model(model)
+    plan = ckm.feature_map(rows.shape[1], size // 2 * 2, seed)
+    sketch = sketch_rows(rows, plan, progress=False)
+    decoder = ckm.decoder(N_CLUSTERS, n_starts=_UNROLLED_STARTS, seed=seed)
+    return decoder.decode(sketch).params.centres
 
 
 def _mean(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:

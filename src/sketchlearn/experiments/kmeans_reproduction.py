@@ -96,14 +96,16 @@ class KMeansPlan:
         return cls(
             sizes=(200,),
             datasets=("diabetes",),
-            methods=(OURS, "one-round", "ompr-gaussian", "unrolled", "mean"),
+            methods=(OURS, "one-round", "ompr-gaussian", "unrolled", "ckm", "mean"),
             counts=(500, 1000),
             timed_size=100,
             privacy=False,
         )
 
     def is_left_out(self, method: ClusterMethod, data: ClusterSet, size: int) -> bool:
-        """Whether a slow method is spared a set and a size."""
+        """Whether a method is spared a set and a size: too slow, or not trained for."""
+        if method.only_size not in (None, size):
+            return True
         few = data.name in SLOW_SETS and size <= SLOW_SIZE
         return method.is_slow and not self.complete and not few
 
@@ -183,8 +185,15 @@ def show_clusterings(
             f"mean: {private.mean:.3f}"
         )
         tables.append(format_table(["sketch", *heads], rows, title=title))
-    notes = [f"skipped {note} (--complete runs them)" for note in results.skipped]
-    return "\n\n".join([*tables, *notes])
+    return "\n\n".join([*tables, *map(_explain, results.skipped)])
+
+
+def _explain(skipped: str) -> str:
+    """Why pairs were left out, and what brings them back."""
+    only = kmeans_method(skipped.partition(":")[0]).only_size
+    if only is None:
+        return f"skipped {skipped} (--complete runs them)"
+    return f"skipped {skipped.rpartition(',')[0]}: it has {only} numbers only"
 
 
 def _as_json(

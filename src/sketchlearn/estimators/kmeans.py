@@ -315,6 +315,7 @@ class SelectionOfK:
             axes = pyplot.subplots()[1]
         axes.plot(self.candidates, self.inertias, "o-", color="C0")
         axes.set(xlabel="number of clusters", ylabel="estimated inertia")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         other = axes.twinx()
         other.plot(self.candidates, self.scores, "s--", color="C1")
         other.set_ylabel("silhouette (dashed)")

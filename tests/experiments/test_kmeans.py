@@ -191,7 +191,7 @@ def test_both_trainings_of_iterative_ckm_share_a_panel(monkeypatch, tmp_path):
         "draw_lines",
         lambda panels, path, **options: drawn.extend(panels),
     )
-    by_size = {500: [None, 2.0, 1.5, 1.2, 1.1], 1000: [None, 2.0, 1.5, 1.2, 1.1]}
+    by_size = {500: [None, 8.0, 1.5, 1.2, 1.1], 1000: [None, 2.0, 1.5, 1.2, 1.1]}
     labels = ["1 round", "2 rounds", *CKM.values()]
     found = PrivateRatios(600, 1.4, dict.fromkeys(labels, by_size))
     draw_private_ratios(found, tmp_path / "privacy.png")
@@ -207,7 +207,8 @@ def test_both_trainings_of_iterative_ckm_share_a_panel(monkeypatch, tmp_path):
     assert regular.colour == aware.colour
     assert regular.style != aware.style
     assert np.isnan(aware.y[0])
-    assert aware.y[1:] == by_size[500][1:]
+    assert aware.y[1:] == [2.5, 1.5, 1.2, 1.1]
+    assert "2.5 if larger" in drawn[2].y_label
 
 
 def test_plans_refuse_what_does_not_exist():

@@ -20,6 +20,10 @@ _COLOURS = {name: f"C{number}" for number, name in enumerate(METHODS)}
 _NO_NOISE = 100.0
 """Place on the axis of epsilon."""
 
+_CEILING = 2.5
+"""Where larger ratios are drawn, or those of the smallest epsilon would hide the rest;
+the tables have them all."""
+
 _REGULAR = "regular"
 """How Iterative CKM that was trained without noise is labelled."""
 
@@ -69,20 +73,21 @@ def draw_private_ratios(found: PrivateRatios, path: Path) -> Path:
         style = "o--" if training == _REGULAR else "o-"
         for number, (size, values) in enumerate(by_size.items()):
             label = ", ".join([f"m = {size}", *[training] * bool(training)])
-            gaps = [_gap(value) for value in values]
-            lines.append(Line(label, places, gaps, style, f"C{number}"))
+            heights = [_height(value) for value in values]
+            lines.append(Line(label, places, heights, style, f"C{number}"))
     ends = [EPSILONS[0], _NO_NOISE]
     at_mean = Line(METHODS["mean"], ends, [found.mean] * 2, "--", "0.5")
     ticks = [(value, f"{value:g}") for value in EPSILONS]
     ticks.append((_NO_NOISE, "no noise"))
-    x_label = f"ε (δ = {DELTA:g})"
+    x_label, y_label = f"ε (δ = {DELTA:g})", f"ratio, {_CEILING:g} if larger"
     drawn = [
-        LinePanel(name, x_label, "ratio", [*lines, at_mean], True, ticks)
+        LinePanel(name, x_label, y_label, [*lines, at_mean], True, ticks)
         for name, lines in panels.items()
     ]
     title = f"Private k-means of MNIST, {found.n_rows} rows: inertia over Lloyd's"
     return draw_lines(drawn, path, title=title, n_columns=len(drawn))
 
 
-def _gap(value: float | None) -> float:
-    return float("nan") if value is None else value
+def _height(value: float | None) -> float:
+    """Of a ratio in the figure of privacy; a gap where there is none."""
+    return float("nan") if value is None else min(value, _CEILING)

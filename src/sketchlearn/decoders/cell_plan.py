@@ -105,7 +105,9 @@ def place_cells(
     values, vectors = values[order], vectors[:, order]
     strong = int((values > max(_WEAK * values[0], 1e-300)).sum())
     r = min(strong, len(values) if along_features else moments.n_directions)
-    fewest = 2 if along_features else max(_FEWEST_CELLS, 3 * n_components)
+    fewest = max(_FEWEST_CELLS, 3 * n_components)
+    if along_features:  # every feature, as long as cells can tell components apart
+        fewest = n_components + 1
     r = min(r, max((room // fewest - 1) // 2, 1), (room // 2 - 1) // 2)
     if r < 1:
         return None

@@ -19,7 +19,7 @@ from sketchlearn.decoders.density_model import Density, outside_variance
 from sketchlearn.decoders.low_rank import Moments
 from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 
-__all__ = ["CellStatistics", "basis_of", "centre_of", "lift_of"]
+__all__ = ["CellStatistics", "basis_of", "centre_of", "lift_of", "nearest"]
 
 _POINTS = 8192
 _FEWEST = 1e-4
@@ -51,6 +51,14 @@ def centre_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float6
     if part.scaling is None:
         return part.centre
     return part.centre / part.scaling.factor + part.scaling.shift
+
+
+def nearest(
+    points: NDArray[np.float64], anchors: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Number of the anchor nearest to each point."""
+    half_squares = (anchors**2).sum(axis=1) / 2
+    return np.asarray((points @ anchors.T - half_squares).argmax(axis=1))
 
 
 @final
@@ -167,8 +175,7 @@ class CellStatistics:
         """
         size, half, r = points.shape
         flat, share = points.reshape(-1, r), np.repeat(weights / half, half)
-        anchors = self.part.anchors.astype(np.float64)
-        cells = (flat @ anchors.T - (anchors**2).sum(axis=1) / 2).argmax(axis=1)
+        cells = nearest(flat, self.part.anchors.astype(np.float64))
         order = np.argsort(cells, kind="stable")
         hit, first, which = np.unique(
             cells[order], return_index=True, return_inverse=True
@@ -188,7 +195,7 @@ class CellStatistics:
         tilted = np.add.reduceat(heavy * tilt, first)
         matched = np.empty(len(flat))
         matched[order] = heavy * tilt * (self.shares[hit] / tilted)[which]
-        shares = np.zeros(len(anchors))
+        shares = np.zeros(len(self.shares))
         shares[hit] = found
         wrong = np.abs(shares - self.shares).sum() / 2
         error = self.shares[hit] @ (gaps**2).sum(axis=1) / (root**2).sum()

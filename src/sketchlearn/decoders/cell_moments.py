@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from sketchlearn.decoders.cell_density import basis_of, centre_of
+from sketchlearn.decoders.cell_density import CellStatistics, nearest
 from sketchlearn.decoders.low_rank import Moments
 from sketchlearn.features.subspace import CellFeatures
 
@@ -62,38 +62,29 @@ class CellMoments:
     ) -> CellMoments:
         """From the values of a sketch, with ``noise`` the deviation of each."""
         r, s = part.basis.shape[1], part.n_crossed or 0
-        table = values.reshape(len(part.anchors), -1)
-        seen = table[:, 0] > 3 * noise
-        if not seen.any():
-            seen = table[:, 0] == table[:, 0].max()
-        shares = np.where(seen, np.maximum(table[:, 0], 1e-12), 0.0)
-        safe = np.where(seen, shares, 1.0)[:, None]
-        anchors = part.anchors.astype(np.float64)
-        means = np.where(seen[:, None], table[:, 1 : 1 + r] / safe, anchors)
+        cells = CellStatistics.read(part, values, moments, noise=noise)
+        shares, means = cells.shares, cells.means
+        table, seen = values.reshape(len(shares), -1), shares > 0
+        safe = np.where(seen, np.maximum(table[:, 0], 1e-12), 1.0)[:, None]
         second = np.zeros((len(table), r, r))
         second[:, range(r), range(r)] = table[:, 1 + r : 1 + 2 * r] / safe
         a, b = np.tril_indices(s, -1)
         second[:, a, b] = second[:, b, a] = table[:, 1 + 2 * r :] / safe
-        shares = shares / shares.sum()
         within = second - means[:, :, None] * means[:, None, :]
         pooled = np.diag(shares @ np.einsum("jaa->ja", within))
         if moments.n_directions == len(moments.mean):  # exact: what means leave of them
-            basis = basis_of(part)
-            middle = basis.T @ (moments.mean - centre_of(part))
-            total = basis.T @ moments.covariance @ basis + np.outer(middle, middle)
-            between = (shares[:, None] * means).T @ means
-            pooled = _positive(total - between)
+            pooled = _positive(cells.second - (shares[:, None] * means).T @ means)
         covariances = _completed(within, pooled, s)
         if noise:  # believe a cell as far as its share is larger than the noise
             trust = (shares / (shares + 10 * noise))[:, None, None]
             covariances = pooled + trust * (covariances - pooled)
         covariances[~seen] = 0.0
+        anchors = part.anchors.astype(np.float64)
         return cls(anchors, shares, means, _positive(covariances), s)
 
     def locate(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
         """Cell of each point."""
-        half_squares = (self.anchors**2).sum(axis=1) / 2
-        return np.asarray((points @ self.anchors.T - half_squares).argmax(axis=1))
+        return nearest(points, self.anchors)
 
     def draw(self, n_points: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """About ``n_points`` points, with the moments of every cell."""

@@ -20,9 +20,6 @@ from sketchlearn.decoders.low_rank import Moments
 
 __all__ = ["CellPlan", "place_cells"]
 
-import os
-
-_POW = float(os.environ.get("POW", ".25"))
 _PRIOR_ROWS = 4096
 _WEAK = 1e-6
 """Directions with less than this share of the largest variance get no cells."""

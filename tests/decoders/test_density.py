@@ -158,3 +158,10 @@ def test_a_private_sketch_gives_finite_centres(epsilon):
     if epsilon == 10.0:
         best = KMeans(3, n_init=3, random_state=0).fit(X).inertia_ / len(X)
         assert mean_inertia(X, estimator.cluster_centers_) < 1.2 * best
+
+
+def test_the_density_of_rows_that_are_all_the_same_is_finite_and_highest_there():
+    density = CompressiveKMeans(1, sketch_size=50).fit(np.full((9, 3), 2.0)).density_
+    at, beside = density.score_samples(np.array([[2.0] * 3, [2.0, 2.0, 2.1]]))
+    assert np.isfinite([at, beside]).all()
+    assert at > beside

@@ -31,13 +31,13 @@ from sketchlearn.experiments.kmeans_privacy import (
     PrivateRatios,
     measure_private_ratios,
 )
-from sketchlearn.experiments.kmeans_reproduction import KMeansPlan, show_clusterings
+from sketchlearn.experiments.kmeans_reproduction import KMeansPlan
 from sketchlearn.experiments.kmeans_sets import (
     ClusterSet,
     inertia,
     load_cluster_sets,
 )
-from sketchlearn.experiments.kmeans_timing import TIMED, TimingCurves, measure_times
+from sketchlearn.experiments.kmeans_timing import TIMED, measure_times
 
 # Ten pairs of points, 1 apart within and 100 between: Lloyd's inertia is ten halves.
 MIDDLES = 100.0 * np.arange(10)[:, None]
@@ -91,7 +91,9 @@ def test_scores_are_means_over_seeds_and_slow_pairs_are_noted():
         methods,
         sizes=(100, 200),
         n_seeds=2,
-        is_left_out=lambda method, data, size: method.is_slow and size == 200,
+        why_left_out=lambda method, data, size: (
+            "slow" if method.is_slow and size == 200 else None
+        ),
     )
     assert results.ratios["ours"]["pairs"] == {100: pytest.approx(3), 200: 3}
     assert list(results.ratios["amp"]["pairs"]) == [100]
@@ -221,26 +223,20 @@ def test_plans_refuse_what_does_not_exist():
 def test_slow_methods_run_everywhere_only_if_asked():
     plan, slow = KMeansPlan(), kmeans_method("amp")
     narrow = replace(PAIRS, name="diabetes")
-    assert plan.is_left_out(slow, PAIRS, 1000)
-    assert plan.is_left_out(slow, narrow, 5000)
-    assert not plan.is_left_out(slow, narrow, 1000)
-    assert not plan.is_left_out(kmeans_method("ours"), PAIRS, 5000)
-    assert not replace(plan, complete=True).is_left_out(slow, PAIRS, 5000)
+    assert plan.why_left_out(slow, PAIRS, 1000)
+    assert plan.why_left_out(slow, narrow, 5000)
+    assert not plan.why_left_out(slow, narrow, 1000)
+    assert not plan.why_left_out(kmeans_method("ours"), PAIRS, 5000)
+    assert not replace(plan, complete=True).why_left_out(slow, PAIRS, 5000)
 
 
-def test_a_method_of_one_size_is_left_out_at_others_and_the_note_says_so():
+def test_a_method_of_one_size_is_left_out_at_others_and_the_note_says_why():
     plan, padded = KMeansPlan(complete=True), kmeans_method("ckm-196")
     assert padded.only_size == 1000
-    assert not plan.is_left_out(padded, PAIRS, 1000)
-    assert plan.is_left_out(padded, PAIRS, 2000)
-    results = KMeansResults(
-        {"pairs": (20, 1)}, (2000,), {"mean": {"pairs": {2000: 1.0}}}, {},
-        ("ckm-196: 1 of 2 pairs of a set and a size, slow",
-         "amp: 2 of 2 pairs of a set and a size, slow"),
-    )  # fmt: skip
-    shown = show_clusterings(results, TimingCurves((), 1, 60, {}, {}), None)
-    assert "ckm-196: 1 of 2 pairs of a set and a size: it has 1000 numbers" in shown
-    assert "amp: 2 of 2 pairs of a set and a size, slow (--complete runs" in shown
+    assert plan.why_left_out(padded, PAIRS, 1000) is None
+    assert plan.why_left_out(padded, PAIRS, 2000) == "it has 1000 numbers only"
+    slow = KMeansPlan().why_left_out(kmeans_method("amp"), PAIRS, 2000)
+    assert slow == "slow (--complete runs them)"
 
 
 def test_reproduce_kmeans_writes_tables_and_figures_and_keeps_former_results(folder):

@@ -99,10 +99,13 @@ class Density:
         noise = max(self.noise, 1e-300)
         rest = -(outside / noise + (d - r) * np.log(2 * np.pi * noise)) / 2
         result = np.empty((len(rows), len(self.weights)))
-        for j, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
-            root = triangle @ factor
+        roots = triangle @ self.factors
+        # Components without width, as those of rows that are all the same.
+        least = max(1e-12 * float((roots**2).sum(axis=2).max()), 1e-300) * np.eye(r)
+        for j, mean in enumerate(self.means):
+            root = np.linalg.cholesky(roots[j] @ roots[j].T + least)
             whitened = np.linalg.solve(root, (local - mean @ triangle.T).T)
-            volume = np.linalg.slogdet(root)[1] + r * np.log(2 * np.pi) / 2
+            volume = np.log(np.diag(root)).sum() + r * np.log(2 * np.pi) / 2
             weight = np.log(max(float(self.weights[j]), 1e-300))
             result[:, j] = weight - (whitened**2).sum(axis=0) / 2 - volume
         return result + (rest[:, None] if d > r else 0.0)

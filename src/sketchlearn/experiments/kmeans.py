@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
@@ -83,8 +84,8 @@ def evaluate_clusterings(
     *,
     sizes: Sequence[int] = SIZES,
     n_seeds: int = 1,
-    is_left_out: Callable[[ClusterMethod, ClusterSet, int], bool] = (
-        lambda method, data, size: False
+    why_left_out: Callable[[ClusterMethod, ClusterSet, int], str | None] = (
+        lambda method, data, size: None
     ),
     say: Say = lambda text: None,
 ) -> KMeansResults:
@@ -100,28 +101,29 @@ def evaluate_clusterings(
         Sketch sizes.
     n_seeds : int
         Draws of the sketch to take the mean of.
-    is_left_out : callable
-        Whether a method is too slow for a set and a size; what it leaves out is noted.
+    why_left_out : callable
+        Why a method does without a set and a size, which is noted; None if it does not.
     say : callable
         Receives lines of progress.
     """
     ratios: dict[str, dict[str, dict[int, float]]] = {m.name: {} for m in methods}
     seconds: dict[str, dict[str, dict[int, float]]] = {m.name: {} for m in methods}
-    left_out = dict.fromkeys(ratios, 0)
+    left_out: Counter[tuple[str, str]] = Counter()
     for data in sets:
         for method in methods:
             for size in sizes:
-                if is_left_out(method, data, size):
-                    left_out[method.name] += 1
+                reason = why_left_out(method, data, size)
+                if reason is not None:
+                    left_out[method.name, reason] += 1
                     continue
                 ratio, spent = _mean_ratio(data, method, size, n_seeds)
                 ratios[method.name].setdefault(data.name, {})[size] = ratio
                 seconds[method.name].setdefault(data.name, {})[size] = spent
                 say(f"{data.name}  size {size}  {method.name}  {ratio:.3f}")
+    pairs = f"{len(sets) * len(sizes)} pairs of a set and a size"
     skipped = tuple(
-        f"{name}: {count} of {len(sets) * len(sizes)} pairs of a set and a size, slow"
-        for name, count in left_out.items()
-        if count
+        f"{name}: {count} of {pairs}, {reason}"
+        for (name, reason), count in left_out.items()
     )
     shapes = {data.name: (len(data.rows), data.n_features) for data in sets}
     return KMeansResults(shapes, tuple(sizes), ratios, seconds, skipped)

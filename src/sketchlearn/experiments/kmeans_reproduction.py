@@ -102,12 +102,16 @@ class KMeansPlan:
             privacy=False,
         )
 
-    def is_left_out(self, method: ClusterMethod, data: ClusterSet, size: int) -> bool:
-        """Whether a method is spared a set and a size: too slow, or not trained for."""
+    def why_left_out(
+        self, method: ClusterMethod, data: ClusterSet, size: int
+    ) -> str | None:
+        """Why a method is spared a set and a size, if it is."""
         if method.only_size not in (None, size):
-            return True
+            return f"it has {method.only_size} numbers only"
         few = data.name in SLOW_SETS and size <= SLOW_SIZE
-        return method.is_slow and not self.complete and not few
+        if method.is_slow and not self.complete and not few:
+            return "slow (--complete runs them)"
+        return None
 
 
 def reproduce_kmeans(
@@ -138,7 +142,7 @@ def reproduce_kmeans(
         [kmeans_method(name) for name in plan.methods],
         sizes=plan.sizes,
         n_seeds=plan.n_seeds,
-        is_left_out=plan.is_left_out,
+        why_left_out=plan.why_left_out,
         say=say,
     )
     timed = [name for name in TIMED if name in plan.methods]
@@ -185,15 +189,8 @@ def show_clusterings(
             f"mean: {private.mean:.3f}"
         )
         tables.append(format_table(["sketch", *heads], rows, title=title))
-    return "\n\n".join([*tables, *map(_explain, results.skipped)])
-
-
-def _explain(skipped: str) -> str:
-    """Why pairs were left out, and what brings them back."""
-    only = kmeans_method(skipped.partition(":")[0]).only_size
-    if only is None:
-        return f"skipped {skipped} (--complete runs them)"
-    return f"skipped {skipped.rpartition(',')[0]}: it has {only} numbers only"
+    notes = [f"skipped {note}" for note in results.skipped]
+    return "\n\n".join([*tables, *notes])
 
 
 def _as_json(

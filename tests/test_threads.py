@@ -1,12 +1,19 @@
 """How rows are shared out between threads changes nothing but the time."""
 
-from threading import get_ident
+from threading import Event, Thread, get_ident
 
 import numpy as np
 import pytest
 import torch
 
-from sketchlearn import FourierFeatures, HarmonicFeatures, MomentFeatures, sketch_rows
+from sketchlearn import (
+    CellFeatures,
+    ConcatenatedFeatures,
+    FourierFeatures,
+    HarmonicFeatures,
+    MomentFeatures,
+    sketch_rows,
+)
 from sketchlearn.errors import RowRangeError
 from sketchlearn.threads import RowThreads
 
@@ -46,16 +53,47 @@ def test_rows_are_shared_between_threads_that_compute_with_one_torch_thread_each
 
 @pytest.mark.usefixtures("four_threads")
 def test_the_number_of_torch_threads_comes_back_after_nested_use_and_errors():
-    with RowThreads(), RowThreads() as inner:
-        assert inner.count == 4
+    with RowThreads() as outer, RowThreads() as inner:
+        assert (outer.count, inner.count) == (4, 1)
+    assert torch.get_num_threads() == 4
     with pytest.raises(ZeroDivisionError), RowThreads() as threads:
         threads.map(lambda rows, first: 1 // 0, np.zeros((9, 1)), multiple=512)
     assert torch.get_num_threads() == 4
 
 
 @pytest.mark.usefixtures("four_threads")
+def test_a_sketch_that_ends_while_another_goes_on_puts_its_own_threads_back():
+    started, ended, seen = Event(), Event(), []
+
+    def sketch_slowly():
+        torch.set_num_threads(4)
+        with RowThreads():
+            started.set()
+            ended.wait(10)
+        seen.append(torch.get_num_threads())
+
+    other = Thread(target=sketch_slowly)
+    with RowThreads():
+        other.start()
+        assert started.wait(10)
+    assert torch.get_num_threads() == 4
+    ended.set()
+    other.join()
+    assert seen == [4]
+
+
+CELLS = CellFeatures(np.eye(3), basis=np.eye(3), centre=np.zeros(3), n_crossed=2)
+
+
+@pytest.mark.usefixtures("four_threads")
 @pytest.mark.parametrize(
-    "phi", [MomentFeatures(3), FourierFeatures(3, 20), HarmonicFeatures(3, 12)]
+    "phi",
+    [
+        MomentFeatures(3),
+        FourierFeatures(3, 20),
+        HarmonicFeatures(3, 12),
+        ConcatenatedFeatures([MomentFeatures(3), CELLS]),
+    ],
 )
 def test_threads_do_not_change_a_bit_of_a_sketch(phi):
     rows = np.random.default_rng(0).uniform(-1, 1, (30_000, 3))

@@ -12,9 +12,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from functools import partial
 from types import TracebackType
-from typing import ClassVar, Self, TypeVar, final
+from typing import Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ _FEWEST = 2048
 class RowThreads:
     """As many threads as torch may use, for as long as the context lasts.
 
+    How many threads torch uses is a setting of each thread, and so is what is put back
+    at the end.
+
     Examples
     --------
     >>> with RowThreads() as threads:
@@ -40,22 +43,15 @@ class RowThreads:
     [(0, 3)]
     """
 
-    _lock: ClassVar[Lock] = Lock()
-    _users: ClassVar[int] = 0
-    _threads_before: ClassVar[int] = 1
-
     def __init__(self) -> None:
         self.count = 1
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        cls, torch = type(self), sys.modules.get("torch")
-        with cls._lock:
-            if not cls._users and torch is not None:
-                cls._threads_before = torch.get_num_threads()
-                torch.set_num_threads(1)
-            cls._users += 1
-            self.count = cls._threads_before
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            self.count = torch.get_num_threads()
+            torch.set_num_threads(1)
         return self
 
     def __exit__(
@@ -64,13 +60,10 @@ class RowThreads:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        cls, torch = type(self), sys.modules.get("torch")
         if self._pool is not None:
             self._pool.shutdown()
-        with cls._lock:
-            cls._users -= 1
-            if not cls._users and torch is not None and cls._threads_before > 1:
-                torch.set_num_threads(cls._threads_before)
+        if self.count > 1:
+            sys.modules["torch"].set_num_threads(self.count)
 
     def map(
         self,
@@ -93,7 +86,8 @@ class RowThreads:
         if count < 2:
             return [function(rows, 0)]
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.count)
+            one = partial(sys.modules["torch"].set_num_threads, 1)
+            self._pool = ThreadPoolExecutor(self.count, initializer=one)
         size = -(-len(rows) // count)
         size += -size % multiple
         starts = range(0, len(rows), size)

@@ -175,3 +175,12 @@ def test_private_sketches_of_each_class_classify():
 def test_no_sketch_at_all_is_an_error():
     with pytest.raises(RowsError, match="one for each class"):
         CompressiveClassifier().fit_sketches({})
+
+
+def test_a_class_that_comes_later_is_planned_even_if_the_first_one_is_constant():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([np.zeros((100, 2)), 5 + rng.normal(size=(300, 2))])
+    found = CompressiveClassifier(2).fit(rows, np.repeat([0, 1], [100, 300]))
+    later = rng.normal(size=(300, 2)) - 5
+    found.partial_fit(later, np.full(300, 2))
+    assert found.score(later, np.full(300, 2)) > 0.98

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sketchlearn import load, save, sketch_rows
+from sketchlearn import clipped, load, save, sketch_rows
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -217,3 +217,28 @@ def test_arguments_that_make_no_sense_are_named(change, message):
 def test_more_clusters_than_rows_is_an_error():
     with pytest.raises(RowsError, match="n_samples=4 should be >= n_clusters=5"):
         CompressiveKMeans(5).fit(X[:4])
+
+
+def test_a_second_plan_reads_the_range_of_a_sample_of_rows_in_any_order():
+    rows = np.random.default_rng(0).normal(size=(500, 3))
+    km = CompressiveKMeans(3, rounds=2, bounds=(-8.0, 8.0))
+    first = sketch_rows(rows, km.plan(3))
+    plans = [km.plan(3, rows=sample, first=first) for sample in (rows, rows[::-1])]
+    extremes = np.stack([rows.min(axis=0), rows.max(axis=0)])
+    plans.append(km.plan(3, rows=extremes, first=first))
+    assert len({plan.fingerprint for plan in plans}) == 1
+
+
+def test_a_second_plan_that_has_seen_rows_says_so_even_after_a_release():
+    rows = np.random.default_rng(0).normal(size=(500, 3))
+    km = CompressiveKMeans(3, rounds=2, bounds=(-8.0, 8.0))
+    first = release_seeded(
+        sketch_rows(rows, clipped(km.plan(3), norm_bound=4.0)),
+        0,
+        epsilon=50.0,
+        delta=1e-5,
+        neighbours="replace",
+        count="public",
+    )
+    assert km.plan(3, first=first).origin == "declared"
+    assert km.plan(3, rows=rows, first=first).origin == "data"

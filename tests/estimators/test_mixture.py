@@ -154,3 +154,12 @@ def test_arguments_that_make_no_sense_are_named():
         CompressiveGaussianMixture(0).fit(X)
     with pytest.raises(RowsError, match="n_samples=3"):
         CompressiveGaussianMixture(4).fit(X[:3])
+
+
+def test_diagonal_mixtures_keep_the_variances_of_collinear_features():
+    x = np.random.default_rng(0).normal(size=(5000, 1))
+    rows = np.hstack([x, 2 * x])
+    found = CompressiveGaussianMixture(2, covariance_type="diag").fit(rows)
+    away = found.means_ - found.weights_ @ found.means_
+    total = found.weights_ @ (found.covariances_ + away**2)
+    assert np.allclose(total, rows.var(axis=0), rtol=0.05)

@@ -73,3 +73,11 @@ def test_rows_far_outside_the_range_have_phases_too():
 def test_arguments_that_make_no_sense_are_refused(make, message):
     with pytest.raises(FeatureMapError, match=message):
         make()
+
+
+def test_few_rows_are_summed_without_counters_to_the_same_bits():
+    rows = RNG.uniform(-1, 1, (1500, 5))
+    for phi in MAPS.values():
+        whole = sketch_rows(rows, phi)
+        parts = [sketch_rows(part, phi) for part in np.split(rows, [1, 70, 900])]
+        assert sum(parts) == whole

@@ -25,6 +25,9 @@ _POINTS = 8192
 _FEWEST = 1e-4
 """Components with a smaller share are dropped from a matched mixture."""
 
+_LARGEST = 2**22
+"""Distances that are kept at a time."""
+
 _STEEP = 3.0
 """Largest logarithm of a weight that moves the mean of a cell."""
 
@@ -58,7 +61,12 @@ def nearest(
 ) -> NDArray[np.int64]:
     """Number of the anchor nearest to each point."""
     half_squares = (anchors**2).sum(axis=1) / 2
-    return np.asarray((points @ anchors.T - half_squares).argmax(axis=1))
+    size = max(1, _LARGEST // len(anchors))
+    found = [
+        (points[start : start + size] @ anchors.T - half_squares).argmax(axis=1)
+        for start in range(0, len(points), size)
+    ]
+    return np.concatenate(found)
 
 
 @final
@@ -134,9 +142,10 @@ class CellStatistics:
         returned, with the covariance that gives the rows their second moments.
         """
         basis, centre = basis_of(self.part), centre_of(self.part)
-        weights = density.weights
-        means = (density.component_means - centre) @ basis
-        within = np.einsum("j,jab->ab", weights, density.component_covariances)
+        some = density.weights > _FEWEST
+        weights = density.weights[some] / density.weights[some].sum()
+        means = (density.component_means[some] - centre) @ basis
+        within = np.einsum("j,jab->ab", weights, density.component_covariances[some])
         root = self._root(basis.T @ within @ basis)
         half = max(1, _POINTS // (2 * len(weights)))
         unit = rng.standard_normal((len(weights), half, means.shape[1]))

@@ -98,9 +98,10 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         rng = np.random.default_rng(self.seed)
         start = self._start(cells, moments.count, rng)
         rounds = self.n_rounds if self._can_refine(part, moments.count) else 0
-        n_points = max(_MOST, _POINTS_PER_NUMBER * part.sketch_size)
+        n_points = max(_MOST, _POINTS_PER_NUMBER * part.sketch_size * (rounds > 0))
         mixture, misfit = self._refine(start, cells, rounds, n_points, rng)
-        return Decoding(_density(mixture, part, moments), misfit, rounds)
+        density = _density(mixture, part, moments, diagonal=self.shape == "diag")
+        return Decoding(density, misfit, rounds)
 
     def _can_refine(self, part: CellFeatures, count: float) -> bool:
         """Whether cells know enough, from enough rows, and it is worth the time."""
@@ -246,13 +247,25 @@ def _gaussian(moments: Moments) -> Density:
     return Density(moments.count, np.ones(1), none, factors, lift, moments.mean, 0.0)
 
 
-def _density(mixture: _Mixture, part: CellFeatures, moments: Moments) -> Density:
+def _density(
+    mixture: _Mixture, part: CellFeatures, moments: Moments, *, diagonal: bool
+) -> Density:
     """The mixture over all directions: those without cells follow linearly."""
     lift, back = _axes(moments)
     basis, covariance = basis_of(part), moments.covariance
     seen = basis.T @ covariance @ basis
     gain = covariance @ basis @ np.linalg.pinv(seen, hermitian=True)
-    rest = back.T @ (covariance - gain @ seen @ gain.T) @ back
+    left = covariance - gain @ seen @ gain.T
+    if diagonal:  # coordinates are features, which keep what their cells say
+        spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        varies = spread > 0
+        lift, back = np.diag(spread)[:, varies], np.diag(1 / spread[varies])
+        back = np.eye(len(spread))[:, varies] @ back
+        own = (basis != 0).any(axis=1)
+        inverse = np.divide(1, basis, out=np.zeros_like(basis), where=basis != 0)
+        gain[own] = inverse[own]
+        left[own], left[:, own] = 0.0, 0.0
+    rest = back.T @ left @ back
     middle = basis.T @ (moments.mean - centre_of(part))
     local = back.T @ gain
     roots = local @ mixture.roots

@@ -16,12 +16,16 @@ from scipy.special import logsumexp
 
 from sketchlearn.decoders.cell_density import CellStatistics, nearest
 from sketchlearn.decoders.low_rank import Moments
+from sketchlearn.errors import TooNoisy
 from sketchlearn.features.subspace import CellFeatures
 
 __all__ = ["CellMoments"]
 
 _RIDGE = 0.05
 """Keeps a tilt from following the noise of a few points."""
+
+_VISIBLE = 0.5
+"""Share of the rows in cells that noise leaves visible, at least."""
 
 _NEWTON_STEPS = 3
 _FLAT = 1e-12
@@ -65,6 +69,12 @@ class CellMoments:
         cells = CellStatistics.read(part, values, moments, noise=noise)
         shares, means = cells.shares, cells.means
         table, seen = values.reshape(len(shares), -1), shares > 0
+        if noise and table[seen, 0].sum() < _VISIBLE:
+            raise TooNoisy(
+                "the noise of this release is larger than most cells, whose shares and "
+                "moments cannot be seen. Release with a larger epsilon, clip the map "
+                "closer, or sketch one round (rounds=1)."
+            )
         safe = np.where(seen, np.maximum(table[:, 0], 1e-12), 1.0)[:, None]
         second = np.zeros((len(table), r, r))
         second[:, range(r), range(r)] = table[:, 1 + r : 1 + 2 * r] / safe
@@ -88,7 +98,8 @@ class CellMoments:
 
     def draw(self, n_points: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """About ``n_points`` points, with the moments of every cell."""
-        counts = np.floor(self.shares * n_points + rng.random()).astype(int)
+        ends = np.floor(n_points * np.cumsum(self.shares) + rng.random()).astype(int)
+        counts = np.diff(ends, prepend=0)
         pieces = []
         for cell in np.flatnonzero(counts):
             values, vectors = np.linalg.eigh(self.covariances[cell])
@@ -112,7 +123,8 @@ class CellMoments:
             enough = len(inside) > 1.5 * excess.shape[1]
             tilt = _tilt(excess) if enough else np.full(len(inside), 1 / len(inside))
             weights[inside] = self.shares[cell] * tilt
-        return np.asarray(weights / weights.sum())
+        total = float(weights.sum())
+        return weights / total if total else np.full(len(points), 1 / len(points))
 
     def _excess(self, points: NDArray[np.float64], cell: int) -> NDArray[np.float64]:
         """Statistics of points that should be zero on average in a cell.

@@ -17,10 +17,11 @@ from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.errors import RowsError
 from sketchlearn.estimators.base import seed_of
-from sketchlearn.estimators.density import SecondRound
+from sketchlearn.estimators.density import SecondRound, extremes_of
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
     CovarianceType,
+    is_moments,
     plan_cells,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
@@ -152,9 +153,10 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         if first is None:
             return self._mixture(1).plan(n_features, rows=rows)
         units = _deviations(first)
+        extremes = None if rows is None else extremes_of(rows)
         maps: dict[Any, AbstractFeatureMap] = {}
         for label, sketch in first.items():
-            known = SecondRound(sketch, self.sketch_size, rows)
+            known = SecondRound(sketch, self.sketch_size, extremes)
             cells = plan_cells(
                 known,
                 n_components=self.n_components,
@@ -171,7 +173,7 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, frame or sparse matrix of shape (n, d)
+        X : array or frame of shape (n, d)
         y : array of shape (n,)
             Classes.
 
@@ -278,14 +280,14 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         extremes = None
         if known:
             some = next(iter(known.values())).feature_map
-            twice = find_cells(some) is not None
+            twice = any(find_cells(s.feature_map) is not None for s in known.values())
             start = second_moment_part(some)[0] if twice else some
         else:
-            every = np.concatenate(list(groups.values()))
-            extremes = np.stack([every.min(axis=0), every.max(axis=0)])
+            ends = [extremes_of(group) for group in groups.values()]
+            extremes = extremes_of(np.concatenate(ends))
             twice = self.rounds == 2 or (self.rounds is None and self.bounds is None)
             first = self._mixture(1, rounds=self.rounds or 1 + twice)
-            start = first.plan(every.shape[1], rows=extremes)
+            start = first.plan(extremes.shape[1], rows=extremes)
         sketches = {c: sketch_rows(group, start) for c, group in groups.items()}
         if not twice:
             return sketches
@@ -310,6 +312,8 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         each = sketch.feature_map.n_features if self.covariance_type == "full" else 0
         rows = int(sketch.count) // max(_FEWEST_ROWS, each)
         size = max(1, min(self.n_components, rows))
+        if is_moments(sketch.feature_map):
+            size = 1
         if find_cells(sketch.feature_map) is None:
             return self._mixture(size).fit_sketch(sketch)
         # Classes are no mixtures of Gaussians: refining did not help on real tables.

@@ -39,7 +39,7 @@ from sketchlearn.rows.batches import Batches
 from sketchlearn.scaling import Origin
 from sketchlearn.sketch import Sketch, accumulate
 
-__all__ = ["AbstractDensityEstimator", "SecondRound"]
+__all__ = ["AbstractDensityEstimator", "SecondRound", "extremes_of"]
 
 WAVES = {1: (2, 0.3), 2: (1, 0.2)}
 """Octaves and widest kernel scale of the Fourier features in the first round of plans
@@ -83,7 +83,8 @@ class SecondRound:
         if extremes is not None:
             low, high = np.maximum(low, extremes[0]), np.minimum(high, extremes[1])
         self.low, self.high = low, high
-        public = isinstance(first, PrivateSketch) and part.origin == "declared"
+        declared = part.origin == "declared" and extremes is None
+        public = isinstance(first, PrivateSketch) and declared
         self.origin: Origin = "declared" if public else "data"
 
     def scaled_basis(self, basis: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -169,7 +170,8 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
                     f"first is a sketch of {first.feature_map.n_features} features, "
                     f"but n_features={n_features}."
                 )
-            return self._plan_both(first, rows)
+            extremes = None if rows is None else extremes_of(rows)
+            return self._plan_both(first, extremes)
         return self._plan_first(n_features, rows, rounds=self._check_rounds() or 1)
 
     def _sketch(
@@ -242,6 +244,11 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
+
+
+def extremes_of(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Least and largest value of every feature, shape (2, d)."""
+    return np.stack([rows.min(axis=0), rows.max(axis=0)])
 
 
 def _counted(part: MomentFeatures | CrossMomentFeatures) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
 from scipy.sparse import issparse
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin
@@ -17,18 +18,24 @@ from typing_extensions import override
 from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.cell_plan import place_cells
-from sketchlearn.decoders.density import DensityDecoder
+from sketchlearn.decoders.density import DensityDecoder, plain_parts
 from sketchlearn.decoders.density_model import Density
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
 
-__all__ = ["CompressiveGaussianMixture", "CovarianceType", "plan_cells"]
+__all__ = [
+    "CompressiveGaussianMixture",
+    "CovarianceType",
+    "is_moments",
+    "plan_cells",
+]
 
 CovarianceType = Literal["diag", "full"]
 
@@ -72,7 +79,8 @@ class CompressiveGaussianMixture(
     covariances_ : array of shape (n_components, d, d), or (n_components, d) if "diag"
     converged_ : bool
     residual_ : float
-        Relative distance between the sketch and what the mixture explains of it.
+        What the mixture leaves unexplained: the share of rows in the wrong cell with
+        two rounds, the relative distance between the sketches with one.
     n_iter_, n_samples_seen_, n_features_in_ : int
     sketch_ : Sketch
         All that is kept of the data.
@@ -183,9 +191,14 @@ class CompressiveGaussianMixture(
         rng = np.random.default_rng([seed_of(self.random_state), 1])
         n_rows = require_positive_int("n_samples", n_samples)
         labels = rng.choice(len(self.weights_), n_rows, p=self.weights_)
-        unit = rng.standard_normal((n_rows, self.n_features_in_, 1))
-        rows = self.means_[labels] + (self._roots()[labels] @ unit)[..., 0]
-        return rows, labels
+        rows = rng.standard_normal((n_rows, self.n_features_in_))
+        for j, covariance in enumerate(self.covariances_):
+            inside = labels == j
+            if covariance.ndim == 1:
+                rows[inside] *= np.sqrt(covariance)
+            else:
+                rows[inside] = rows[inside] @ np.linalg.cholesky(covariance).T
+        return self.means_[labels] + rows, labels
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -214,27 +227,35 @@ class CompressiveGaussianMixture(
     ) -> AbstractDecoder[Density]:
         seed = seed_of(self.random_state)
         kind: CovarianceType = self.covariance_type
-        if size == 1 or find_cells(sketch.feature_map) is not None:
+        has_cells = find_cells(sketch.feature_map) is not None
+        if size == 1 or has_cells or is_moments(sketch.feature_map):
             return CellMixtureDecoder(size, shape=kind, seed=seed)
         return DensityDecoder(size, shape=kind, seed=seed)
-
-    def _roots(self) -> NDArray[np.float64]:
-        """Lower triangular roots of the covariances."""
-        covariances = self.covariances_
-        if covariances.ndim == 2:
-            covariances = covariances[..., None] * np.eye(covariances.shape[1])
-        return np.linalg.cholesky(covariances)
 
     def _log_densities(self, X: Any) -> NDArray[np.float64]:
         """Log of weight times density of every component."""
         rows = self._check_rows(X).astype(np.float64)
         result = np.empty((len(rows), len(self.weights_)))
-        for j, root in enumerate(self._roots()):
-            whitened = np.linalg.solve(root, (rows - self.means_[j]).T)
-            volume = np.log(np.diag(root)).sum() + len(root) * np.log(2 * np.pi) / 2
-            result[:, j] = np.log(max(self.weights_[j], 1e-300)) - volume
+        constant = rows.shape[1] * np.log(2 * np.pi) / 2
+        for j, covariance in enumerate(self.covariances_):
+            away = (rows - self.means_[j]).T
+            if covariance.ndim == 1:
+                widths = np.sqrt(covariance)
+                whitened = away / widths[:, None]
+            else:
+                root = np.linalg.cholesky(covariance)
+                widths = np.diag(root)
+                whitened = solve_triangular(root, away, lower=True)
+            weight = np.log(max(self.weights_[j], 1e-300))
+            result[:, j] = weight - np.log(widths).sum() - constant
             result[:, j] -= (whitened**2).sum(axis=0) / 2
         return result
+
+
+def is_moments(feature_map: AbstractFeatureMap) -> bool:
+    """Whether a map holds nothing that could tell components apart."""
+    moments = MomentFeatures | CrossMomentFeatures
+    return all(isinstance(part, moments) for part, _ in plain_parts(feature_map))
 
 
 def plan_cells(

@@ -18,6 +18,7 @@ from typing_extensions import override
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.exact import Int128Array, lattice_round
 from sketchlearn.features.base import (
+    ROW_MULTIPLE,
     AbstractFeatureMap,
     require_positive_int,
     row_blocks,
@@ -150,6 +151,8 @@ class HarmonicFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        if len(rows) < _PHASES:
+            return self._few(rows, first_row)
         directions = self.sketch_size // (2 * self.octaves)
         offsets = torch.arange(directions, dtype=torch.int32) * _PHASES
         counts = torch.zeros(directions * _PHASES, dtype=torch.int64)
@@ -164,6 +167,18 @@ class HarmonicFeatures(AbstractFeatureMap):
         weights = counts.reshape(directions, _PHASES).double().numpy()
         high, low = (weights @ half for half in self._halves)  # (2, directions, J)
         total = high.astype(np.int64) * 2**_HALF + low.astype(np.int64)
+        return Int128Array.from_int64(np.moveaxis(total, 2, 1).reshape(-1).copy())
+
+    def _few(self, rows: NDArray[np.floating], first_row: int) -> Int128Array:
+        """Total of rows for which counters of all phases do not pay."""
+        high, low = self._halves
+        integers = (high * 2**_HALF + low).astype(np.int64)  # (2, phases, octaves)
+        directions = self.sketch_size // (2 * self.octaves)
+        total = np.zeros((2, directions, self.octaves), np.int64)
+        for start, block, count in row_blocks(rows):
+            phases = self._phases(block, first_row + start)[:count].numpy()
+            for part in np.array_split(phases, -(-count // ROW_MULTIPLE)):
+                total += integers[:, part].sum(axis=1)
         return Int128Array.from_int64(np.moveaxis(total, 2, 1).reshape(-1).copy())
 
     def _phases(self, rows: NDArray[np.floating], first_row: int) -> torch.Tensor:

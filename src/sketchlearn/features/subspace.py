@@ -114,7 +114,7 @@ class CellFeatures(AbstractFeatureMap):
         farthest = np.abs(self.basis).T @ (reach + np.abs(self.centre))
         most = float(np.linalg.norm(reach + np.abs(self.centre)))
         length = min(np.linalg.norm(farthest), np.linalg.norm(self.basis, 2) * most)
-        slack = 1 + 2.0**-12  # float32 products
+        slack = 1 + max(2.0**-12, d * 2.0**-22)  # float32 products
         bound, square = float(farthest.max()) * slack, (float(length) * slack) ** 2
         norm, fine = 1 + square, 0
         if n_crossed is not None:

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sketchlearn import clipped, load, save, sketch_rows
+from sketchlearn import CompressivePCA, clipped, load, save, sketch_rows
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -242,3 +242,27 @@ def test_a_second_plan_that_has_seen_rows_says_so_even_after_a_release():
     )
     assert km.plan(3, first=first).origin == "declared"
     assert km.plan(3, rows=rows, first=first).origin == "data"
+
+
+def test_bounds_far_wider_than_the_rows_cost_nothing_in_two_rounds():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(900, 3)) + rng.choice([-9.0, 9.0], (900, 1))
+    close, wide = (
+        CompressiveKMeans(2, rounds=2, bounds=(-b, b)).fit(rows) for b in (16.0, 1e6)
+    )
+    assert wide.score(rows) == pytest.approx(close.score(rows), rel=1e-3)
+
+
+def test_what_is_no_sketch_and_what_is_no_number_are_refused():
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.raises(RowsError, match="fit_sketch takes a sketch; got ndarray"):
+        CompressiveKMeans(2).fit_sketch(rows)
+    with pytest.raises(FeatureMapError, match="n_clusters must be a whole number"):
+        CompressiveKMeans("3").fit(rows)
+
+
+def test_a_sketch_of_moments_alone_is_decoded_with_a_warning():
+    rows = np.random.default_rng(0).normal(size=(500, 2))
+    sketch = CompressivePCA().fit(rows).sketch_
+    with pytest.warns(ConvergenceWarning, match="moments alone"):
+        CompressiveKMeans(2).fit_sketch(sketch)

@@ -163,3 +163,14 @@ def test_diagonal_mixtures_keep_the_variances_of_collinear_features():
     away = found.means_ - found.weights_ @ found.means_
     total = found.weights_ @ (found.covariances_ + away**2)
     assert np.allclose(total, rows.var(axis=0), rtol=0.05)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_too_few_components_for_the_clusters_still_cover_them(rounds, kind):
+    rng = np.random.default_rng(1)
+    centres = 8 * rng.normal(size=(12, 6))
+    rows = centres[rng.integers(12, size=6000)] + rng.normal(size=(6000, 6))
+    found = CompressiveGaussianMixture(3, covariance_type=kind, rounds=rounds).fit(rows)
+    best = GaussianMixture(3, covariance_type=kind, random_state=0).fit(rows)
+    assert found.score(rows) > best.score(rows) - 1.5

@@ -182,7 +182,9 @@ def _tilt(excess: NDArray[np.float64]) -> NDArray[np.float64]:
     for _ in range(_NEWTON_STEPS):
         mean = weights @ excess
         away = excess - mean
-        curvature = (away * weights[:, None]).T @ away + _RIDGE * np.eye(size)
+        curvature = (away * weights[:, None]).T @ away
+        ridge = _RIDGE + 1e-9 * float(np.trace(curvature))
+        curvature += ridge * np.eye(size)
         step = np.linalg.solve(curvature, mean)
         for scale in (1.0, 0.5, 0.25, 0.125):
             exponent = excess @ (slope - scale * step)

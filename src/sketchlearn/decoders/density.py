@@ -43,12 +43,13 @@ from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
 
-__all__ = ["DensityDecoder", "plain_parts", "principal_directions"]
+__all__ = ["DensityDecoder", "is_moments", "plain_parts", "principal_directions"]
 
 _Fourier: TypeAlias = FourierFeatures | HarmonicFeatures | SubspaceFourierFeatures
 
@@ -59,6 +60,9 @@ _MOST_COMPONENTS = 40
 _AGREES = 0.025
 """Misfit up to which cells bear out a mixture: unit clusters have 0.01, real tables of
 the training split 0.04 and more."""
+
+_PRECISE = 3e-3
+"""Noise of a sketch, relative to its power, up to which it may shape covariances."""
 
 _FLAT = 1e-9
 """Directions with less than this share of the largest variance are constant."""
@@ -182,8 +186,16 @@ class DensityDecoder(AbstractDecoder[Density]):
         if not asked:
             return best
         shape: CovarianceShape = "diag" if self.shape == "auto" else self.shape
-        starts = [_reduced(best, asked, rng), _start(prior, asked, rng, random=False)]
-        return self._best(target, starts, shape, self.max_iter)
+        reduced = _reduced(best, asked, rng)
+        starts = [reduced, _start(prior, asked, rng, random=False)]
+        fitted = self._best(target, starts, shape, self.max_iter)
+        power = float((target.cosines**2 + target.sines**2).sum())
+        if fitted.loss <= 3 * floor and floor <= _PRECISE * power:
+            return fitted
+        # Rows that are no such mixture, or too few: matching waves misleads.
+        if shape == "diag":
+            reduced = _diagonal(reduced)
+        return replace(reduced, loss=mixture_loss(target, reduced))
 
     def _best(
         self,
@@ -210,6 +222,12 @@ class DensityDecoder(AbstractDecoder[Density]):
             return np.diag(spread)[:, spread > _FLAT**0.5 * spread.max()]
         values, vectors = principal_directions(moments)
         return vectors * np.sqrt(values)
+
+
+def is_moments(feature_map: AbstractFeatureMap) -> bool:
+    """Whether a map holds moments alone, which cannot tell clusters apart."""
+    moments = MomentFeatures | CrossMomentFeatures
+    return all(isinstance(part, moments) for part, _ in plain_parts(feature_map))
 
 
 def principal_directions(
@@ -296,6 +314,12 @@ def _reduced(
         search.fit(points)
     factors = np.linalg.cholesky(search.covariances_)
     return FittedMixture(search.weights_, search.means_, factors, 0.0)
+
+
+def _diagonal(mixture: FittedMixture) -> FittedMixture:
+    """The same mixture without correlations inside its components."""
+    spread = np.sqrt(np.einsum("jab,jab->ja", mixture.factors, mixture.factors))
+    return replace(mixture, factors=spread[..., None] * np.eye(spread.shape[1]))
 
 
 def _pieces(

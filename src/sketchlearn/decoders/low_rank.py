@@ -243,8 +243,7 @@ def second_moment_part(
             return found, slice(start + inner.start, start + inner.stop)
     raise FeatureMapError(
         f"a sketch of {feature_map.kind!r} features holds no second moments. Sketch "
-        "with the map of CompressivePCA(...).plan(n_features) or "
-        "CompressiveRidge(...).plan(n_features)."
+        "with the map that plan(n_features) of the estimator gives."
     )
 
 

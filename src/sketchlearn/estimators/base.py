@@ -47,6 +47,7 @@ __all__ = [
     "moment_decoder",
     "plan_scaling",
     "plan_second_moments",
+    "require_sketch",
     "seed_of",
     "varying",
 ]
@@ -417,6 +418,15 @@ def column_extremes(batches: Batches, *, whole: bool) -> NDArray[np.floating]:
     limit = max(64, min(PLANNING_ROWS, 2**26 // batches.n_features))
     first = batches.peek(limit)
     return np.stack([first.min(axis=0), first.max(axis=0)])
+
+
+def require_sketch(sketch: Any) -> None:
+    """Refuse what is no sketch."""
+    if not isinstance(sketch, Sketch | PrivateSketch):
+        raise RowsError(
+            f"fit_sketch takes a sketch; got {type(sketch).__name__}. Rows are for "
+            "fit, or for sketch_rows with the map of plan(n_features)."
+        )
 
 
 def seed_of(random_state: Any) -> int:

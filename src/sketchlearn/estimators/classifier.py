@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.decoders.density import is_moments
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.errors import RowsError
 from sketchlearn.estimators.base import seed_of
@@ -21,7 +22,6 @@ from sketchlearn.estimators.density import SecondRound, extremes_of
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
     CovarianceType,
-    is_moments,
     plan_cells,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
@@ -96,7 +96,7 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         sketch_size: int = 2000,
         rounds: int | None = None,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        shrinkage: float = 1e-3,
+        shrinkage: float = 3e-3,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components

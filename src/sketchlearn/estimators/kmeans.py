@@ -19,11 +19,15 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.density import DensityDecoder, principal_directions
+from sketchlearn.decoders.density import (
+    DensityDecoder,
+    is_moments,
+    principal_directions,
+)
 from sketchlearn.decoders.density_model import Clusters, Density, find_clusters
 from sketchlearn.decoders.density_prior import copula_rows
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
-from sketchlearn.estimators.base import is_streamed, seed_of
+from sketchlearn.estimators.base import is_streamed, require_sketch, seed_of
 from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import CellFeatures
@@ -40,6 +44,10 @@ _WAVE_SHARE = 0.6
 _WAVES = (2.2, 2.5)
 """How many of them at least and at most, for each coordinate of ten centres, or of
 ``n_clusters`` if there are more: with fewer, clusters cannot be told apart."""
+
+_FARTHEST = 7.9
+"""Largest coordinate of a row in units of the cells: leaves them 40 binary digits, and
+fewer could not stand beside those of exact moments."""
 
 _WEAK = 1e-3
 """Directions with less than this share of the largest variance get no cells."""
@@ -148,6 +156,7 @@ class CompressiveKMeans(
         -------
         self
         """
+        require_sketch(sketch)
         k = self.n_clusters if n_clusters is None else n_clusters
         k = require_positive_int("n_clusters", k)
         require_positive_int("n_init", self.n_init)
@@ -157,6 +166,15 @@ class CompressiveKMeans(
                 "clusters or sketch more rows."
             )
         density = self._decode(sketch)
+        is_small = 2 * sketch.size < self.sketch_size and density.factors.any()
+        if is_small and is_moments(sketch.feature_map):
+            warnings.warn(
+                "this sketch holds moments alone: clusters are guessed from them. "
+                "Sketch with plan(n_features), and for two rounds again with "
+                "plan(n_features, first=...).",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         found = self._clusters(density, k)
         if len(np.unique(found.centers, axis=0)) < k:
             warnings.warn(
@@ -227,7 +245,8 @@ class CompressiveKMeans(
 
     @override
     def _look_ahead(self, n_features: int, room: int) -> int:
-        unknown = n_features * max(self.n_clusters, 10)
+        n_clusters = require_positive_int("n_clusters", self.n_clusters)
+        unknown = n_features * max(n_clusters, 10)
         waves = int(min(_WAVE_SHARE * room, _WAVES[1] * unknown))
         # A release pays for every feature with noise: it does without.
         return waves if self.bounds is None and waves >= _WAVES[0] * unknown else 0
@@ -240,7 +259,10 @@ class CompressiveKMeans(
         r = min(r, known.room // 4)
         if r < 1:
             return None
-        unit = float(np.sqrt(values[0]))
+        # Wide bounds would make z coarse beside the moments; any unit will do.
+        part, ways = known.part, np.abs(known.scaled_basis(directions[:, :r]))
+        farthest = ways.T @ (part.reach + np.abs(known.scaled_centre))
+        unit = max(float(np.sqrt(values[0])), float(farthest.max()) / _FARTHEST)
         basis = directions[:, :r] / unit
         seed = seed_of(self.random_state)
         local = (self._guessed_rows(known) - known.moments.mean) @ basis

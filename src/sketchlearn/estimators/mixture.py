@@ -18,24 +18,18 @@ from typing_extensions import override
 from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.cell_plan import place_cells
-from sketchlearn.decoders.density import DensityDecoder, plain_parts
+from sketchlearn.decoders.density import DensityDecoder, is_moments
 from sketchlearn.decoders.density_model import Density
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
-from sketchlearn.estimators.base import seed_of
+from sketchlearn.estimators.base import require_sketch, seed_of
 from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
 
-__all__ = [
-    "CompressiveGaussianMixture",
-    "CovarianceType",
-    "is_moments",
-    "plan_cells",
-]
+__all__ = ["CompressiveGaussianMixture", "CovarianceType", "plan_cells"]
 
 CovarianceType = Literal["diag", "full"]
 
@@ -134,6 +128,7 @@ class CompressiveGaussianMixture(
         -------
         self
         """
+        require_sketch(sketch)
         size = require_positive_int("n_components", self.n_components)
         if self.covariance_type not in get_args(CovarianceType):
             raise FeatureMapError(
@@ -250,12 +245,6 @@ class CompressiveGaussianMixture(
             result[:, j] = weight - np.log(widths).sum() - constant
             result[:, j] -= (whitened**2).sum(axis=0) / 2
         return result
-
-
-def is_moments(feature_map: AbstractFeatureMap) -> bool:
-    """Whether a map holds nothing that could tell components apart."""
-    moments = MomentFeatures | CrossMomentFeatures
-    return all(isinstance(part, moments) for part, _ in plain_parts(feature_map))
 
 
 def plan_cells(

@@ -20,6 +20,7 @@ from sketchlearn.estimators.base import (
     moment_decoder,
     plan_scaling,
     plan_second_moments,
+    require_sketch,
     seed_of,
     varying,
 )
@@ -144,6 +145,7 @@ class CompressivePCA(
         -------
         self
         """
+        require_sketch(sketch)
         decoder = moment_decoder(self.decoder, sketch)
         moments = decoder.decode(sketch).params
         chosen = np.arange(len(moments.mean))

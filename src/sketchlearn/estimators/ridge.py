@@ -26,6 +26,7 @@ from sketchlearn.estimators.base import (
     moment_decoder,
     plan_scaling,
     plan_second_moments,
+    require_sketch,
     seed_of,
     varying,
 )
@@ -181,6 +182,7 @@ class CompressiveRidge(
         -------
         self
         """
+        require_sketch(sketch)
         number = isinstance(self.alpha, Real) and not isinstance(self.alpha, bool)
         if not number or not 0 <= self.alpha < float("inf"):
             raise FeatureMapError(f"alpha must be a number >= 0; got {self.alpha!r}.")

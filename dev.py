@@ -70,6 +70,8 @@ def create():
 def test(args):
     """Every check when called without arguments; otherwise pytest with them."""
     pytest = [PYTHON, "-m", "pytest", "-n", "2", "-q"]
+    # A thread for each of the two processes: more would wait for one another.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if args:
         return call(*pytest, *args)
     codes = [call(BIN / name, *rest) for name, *rest in CHECKS]

@@ -43,6 +43,7 @@ from sketchlearn.sketch import Sketch, accumulate
 __all__ = [
     "PLANNING_ROWS",
     "AbstractSketchEstimator",
+    "extremes_of",
     "is_streamed",
     "moment_decoder",
     "plan_scaling",
@@ -412,12 +413,14 @@ def column_extremes(batches: Batches, *, whole: bool) -> NDArray[np.floating]:
     over the first ones.
     """
     if whole:
-        parts = ((batch.min(axis=0), batch.max(axis=0)) for batch in batches)
-        low, high = zip(*parts, strict=True)
-        return np.stack([np.min(low, axis=0), np.max(high, axis=0)])
+        return extremes_of(np.concatenate([extremes_of(batch) for batch in batches]))
     limit = max(64, min(PLANNING_ROWS, 2**26 // batches.n_features))
-    first = batches.peek(limit)
-    return np.stack([first.min(axis=0), first.max(axis=0)])
+    return extremes_of(batches.peek(limit))
+
+
+def extremes_of(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Smallest and largest value of each column of some rows, shape (2, d)."""
+    return np.stack([rows.min(axis=0), rows.max(axis=0)])
 
 
 def require_sketch(sketch: Any) -> None:

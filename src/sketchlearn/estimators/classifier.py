@@ -17,8 +17,8 @@ from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density import is_moments
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.base import seed_of
-from sketchlearn.estimators.density import SecondRound, extremes_of
+from sketchlearn.estimators.base import extremes_of, seed_of
+from sketchlearn.estimators.density import SecondRound
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
     CovarianceType,

@@ -24,6 +24,7 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     column_extremes,
+    extremes_of,
     is_streamed,
     plan_scaling,
     plan_second_moments,
@@ -39,7 +40,7 @@ from sketchlearn.rows.batches import Batches
 from sketchlearn.scaling import Origin
 from sketchlearn.sketch import Sketch, accumulate
 
-__all__ = ["AbstractDensityEstimator", "SecondRound", "extremes_of"]
+__all__ = ["AbstractDensityEstimator", "SecondRound"]
 
 WAVES = {1: (2, 0.3), 2: (1, 0.2)}
 """Octaves and widest kernel scale of the Fourier features in the first round of plans
@@ -244,11 +245,6 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
-
-
-def extremes_of(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Least and largest value of every feature, shape (2, d)."""
-    return np.stack([rows.min(axis=0), rows.max(axis=0)])
 
 
 def _counted(part: MomentFeatures | CrossMomentFeatures) -> int:

@@ -8,7 +8,7 @@ phase too.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final, get_args
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -93,12 +93,6 @@ class HarmonicFeatures(AbstractFeatureMap):
                 f"sketch_size must be a multiple of 2 * octaves = {2 * octaves}; got "
                 f"{sketch_size}."
             )
-        if not 0 < scale < float("inf"):
-            raise FeatureMapError(f"scale must be a positive number; got {scale!r}.")
-        if law not in get_args(FrequencyLaw):
-            raise FeatureMapError(
-                f"law must be one of {', '.join(get_args(FrequencyLaw))}; got {law!r}."
-            )
         super().__init__(
             n_features=n_features,
             sketch_size=sketch_size,
@@ -107,10 +101,12 @@ class HarmonicFeatures(AbstractFeatureMap):
             # float32 cos^2 + sin^2 may exceed 1 by a few units in the last place.
             norm_bound=(sketch_size / 2) ** 0.5 * (1 + 2.0**-20),
         )
+        self._n_directions = sketch_size // (2 * octaves)
+        first = draw_frequencies(
+            n_features, self._n_directions, scale=scale, law=law, seed=seed
+        )
         self.octaves, self.scale = int(octaves), float(scale)
         self.law, self.seed = law, int(seed)
-        first = draw_frequencies(n_features, sketch_size // (2 * octaves), law, seed)
-        first = (first / self.scale).astype(np.float32)
         octave = [first * np.float32(2**j) for j in range(octaves)]
         self.frequencies = np.concatenate(octave, axis=1)  # (d, h)
         self._turns = stable_columns((first / (2 * np.pi)).astype(np.float32))
@@ -118,12 +114,10 @@ class HarmonicFeatures(AbstractFeatureMap):
         angles = 2 * np.pi / _PHASES * (angles % _PHASES)
         both = np.stack([np.cos(angles), np.sin(angles)])  # (2, phases, octaves)
         self._table = np.asarray(both.astype(np.float32))
-        integers = lattice_round(self._table, self.frac_bits)
-        high = integers >> _HALF
-        self._halves = (
-            high.astype(np.float64),
-            (integers - (high << _HALF)).astype(np.float64),
-        )
+        self._integers = lattice_round(self._table, self.frac_bits)
+        high = self._integers >> _HALF
+        low = self._integers - (high << _HALF)
+        self._halves = high.astype(np.float64), low.astype(np.float64)
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -153,7 +147,7 @@ class HarmonicFeatures(AbstractFeatureMap):
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         if len(rows) < _PHASES:
             return self._few(rows, first_row)
-        directions = self.sketch_size // (2 * self.octaves)
+        directions = self._n_directions
         offsets = torch.arange(directions, dtype=torch.int32) * _PHASES
         counts = torch.zeros(directions * _PHASES, dtype=torch.int64)
         waiting: list[torch.Tensor] = []
@@ -171,22 +165,18 @@ class HarmonicFeatures(AbstractFeatureMap):
 
     def _few(self, rows: NDArray[np.floating], first_row: int) -> Int128Array:
         """Total of rows for which counters of all phases do not pay."""
-        high, low = self._halves
-        integers = (high * 2**_HALF + low).astype(np.int64)  # (2, phases, octaves)
-        directions = self.sketch_size // (2 * self.octaves)
-        total = np.zeros((2, directions, self.octaves), np.int64)
+        total = np.zeros((2, self._n_directions, self.octaves), np.int64)
         for start, block, count in row_blocks(rows):
             phases = self._phases(block, first_row + start)[:count].numpy()
             for part in np.array_split(phases, -(-count // ROW_MULTIPLE)):
-                total += integers[:, part].sum(axis=1)
+                total += self._integers[:, part].sum(axis=1)
         return Int128Array.from_int64(np.moveaxis(total, 2, 1).reshape(-1).copy())
 
     def _phases(self, rows: NDArray[np.floating], first_row: int) -> torch.Tensor:
         """Numbers of the phases of a padded block, (n, directions), int32."""
-        directions = self.sketch_size // (2 * self.octaves)
         with torch.no_grad():
             scaled = scaled_float32(rows, self.scaling, first_row)
-            turns = (scaled @ self._turns)[:, :directions]
+            turns = (scaled @ self._turns)[:, : self._n_directions]
             turns = turns - turns.floor()
             numbers = turns.mul_(_PHASES).round_().int()
             return numbers.bitwise_and_(_PHASES - 1)

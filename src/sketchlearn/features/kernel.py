@@ -89,12 +89,6 @@ class FourierFeatures(AbstractTensorFeatures):
             raise FeatureMapError(
                 f"sketch_size must be even (cosine and sine pairs); got {sketch_size}."
             )
-        if not 0 < scale < float("inf"):
-            raise FeatureMapError(f"scale must be a positive number; got {scale!r}.")
-        if law not in get_args(FrequencyLaw):
-            raise FeatureMapError(
-                f"law must be one of {', '.join(get_args(FrequencyLaw))}; got {law!r}."
-            )
         # float32 cos^2 + sin^2 may exceed 1 by a few units in the last place.
         norm_bound = (sketch_size / 2) ** 0.5 * (1 + 2.0**-20)
         super().__init__(
@@ -104,11 +98,10 @@ class FourierFeatures(AbstractTensorFeatures):
             value_bound=1.0,
             norm_bound=norm_bound,
         )
-        self.scale, self.law, self.seed = float(scale), law, int(seed)
-        frequencies = draw_frequencies(
-            self.n_features, self.sketch_size // 2, law, seed
+        self.frequencies = draw_frequencies(  # (d, h)
+            self.n_features, self.sketch_size // 2, scale=scale, law=law, seed=seed
         )
-        self.frequencies = (frequencies / self.scale).astype(np.float32)  # (d, h)
+        self.scale, self.law, self.seed = float(scale), law, int(seed)
         self._padded = stable_columns(self.frequencies)
 
     @override
@@ -246,6 +239,19 @@ class NystromFeatures(AbstractTensorFeatures):
 
 
 def draw_frequencies(
+    n_features: int, count: int, *, scale: float, law: FrequencyLaw, seed: int
+) -> NDArray[np.float32]:
+    """Frequencies of a law as columns, shape (n_features, count)."""
+    if not 0 < scale < float("inf"):
+        raise FeatureMapError(f"scale must be a positive number; got {scale!r}.")
+    if law not in get_args(FrequencyLaw):
+        raise FeatureMapError(
+            f"law must be one of {', '.join(get_args(FrequencyLaw))}; got {law!r}."
+        )
+    return (_unit_frequencies(n_features, count, law, seed) / scale).astype(np.float32)
+
+
+def _unit_frequencies(
     n_features: int, count: int, law: FrequencyLaw, seed: int
 ) -> NDArray[np.float64]:
     """Columns of unit scale, shape (n_features, count)."""

@@ -24,10 +24,10 @@ from typing_extensions import override
 from sketchlearn.decoders.ckm_descent import DAMPED, CKMSpec
 from sketchlearn.decoders.iterative_ckm import MAX_PADDED, IterativeCKM, draw_units
 from sketchlearn.decoders.unrolled import InnerOptimiser, hungarian_loss, kmeans_loss
-from sketchlearn.errors import ConfigError, RowsError
+from sketchlearn.errors import ConfigError
 from sketchlearn.features.activation import Activation, activate
 from sketchlearn.meta.config import RunConfig, TrainConfig
-from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem
@@ -155,13 +155,7 @@ class ClusteringProblem(AbstractProblem):
         *,
         sketch_size: int = 0,
     ) -> None:
-        both = {data.name for data in training} & {data.name for data in held_out}
-        if not training or not held_out or both:
-            raise RowsError(
-                "training and validation need at least one dataset each and none in "
-                f"common; got {len(training)} and {len(held_out)}, common: "
-                f"{', '.join(sorted(both)) or 'none'}. See split_datasets."
-            )
+        require_apart(training, held_out)
         self.config, self.sketch_size = config, sketch_size
         rng, n_held_out = np.random.default_rng(0), -(-config.synthetic // 4)
         drawn = [_gaussian_clusters(rng) for _ in range(config.synthetic + n_held_out)]

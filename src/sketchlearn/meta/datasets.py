@@ -24,7 +24,13 @@ from sklearn.datasets import fetch_openml
 
 from sketchlearn.errors import MissingFileError, RowsError
 
-__all__ = ["MetaDataset", "fetch_suite", "load_folder", "split_datasets"]
+__all__ = [
+    "MetaDataset",
+    "fetch_suite",
+    "load_folder",
+    "require_apart",
+    "split_datasets",
+]
 
 Arrays = tuple[NDArray[Any], NDArray[Any] | None]
 
@@ -201,6 +207,19 @@ def fetch_suite(
         name = str(bunch.details["name"])
         found.append(MetaDataset.from_arrays(name, rows, labels))
     return found
+
+
+def require_apart(
+    training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
+) -> None:
+    """Refuse datasets that are on both sides, and a side without any."""
+    both = {data.name for data in training} & {data.name for data in held_out}
+    if not training or not held_out or both:
+        raise RowsError(
+            "training and validation need at least one dataset each and none in "
+            f"common; got {len(training)} and {len(held_out)}, common: "
+            f"{', '.join(sorted(both)) or 'none'}. See split_datasets."
+        )
 
 
 def split_datasets(

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import override
 
-from sketchlearn.errors import ConfigError, RowsError
+from sketchlearn.errors import ConfigError
 from sketchlearn.meta.config import refuse_unknown
-from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
@@ -193,13 +193,7 @@ class RowProblem(AbstractProblem):
         *,
         held_out: Sequence[MetaDataset],
     ) -> None:
-        both = {data.name for data in datasets} & {data.name for data in held_out}
-        if not datasets or not held_out or both:
-            raise RowsError(
-                "training and validation need at least one dataset each and none in "
-                f"common; got {len(datasets)} and {len(held_out)}, common: "
-                f"{', '.join(sorted(both)) or 'none'}. See split_datasets."
-            )
+        require_apart(datasets, held_out)
         self.task, self.config = task, config
         self.datasets, self.held_out = tuple(datasets), tuple(held_out)
 

@@ -8,11 +8,12 @@ median off them; then it is tried on datasets it has never seen.
 import numpy as np
 import torch
 
+import sketchlearn as sl
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
+from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks import AbstractTask, EpisodeConfig, RowProblem
 from sketchlearn.meta.trainer import train
-from sketchlearn.sqnet import SQNet, SQNetSpec
 
 
 class MedianTask(AbstractTask):
@@ -49,7 +50,8 @@ problem = RowProblem(
 )
 
 network = {"kind": "transformer", "depth": 2, "width": 32}
-model = SQNet(SQNetSpec(3, 24, feature=network, decoder=network), seed=0)
+spec = sl.SQNetSpec(3, 24, feature=network, decoder=network)
+model = TrainableSQNet(spec, seed=0)
 result = train(
     model,
     problem,
@@ -72,3 +74,11 @@ print(f"{result.steps} steps in {result.seconds:.0f} s, {len(held_out)} held-out
 print(f"error of the mean    {mean:.3f} standard deviations")
 print(f"error of the sketch  {learned:.3f} standard deviations")
 assert learned < mean / 2
+
+# Trained, it is two ordinary halves that need no torch: a map and a decoder.
+net, unseen = model.freeze(), held_out[0]
+rows = unseen.take(np.arange(unseen.n_rows), np.arange(3), standardize=True)
+sketch = sl.sketch_rows(rows, net.feature_map(), progress=False)
+found, truth = net.decoder().decode(sketch).params, np.median(rows, axis=0)
+print(f"medians of {unseen.name!r}: {truth.round(2)}, from its sketch {found.round(2)}")
+assert np.abs(found - truth).mean() < np.abs(truth).mean() / 2

@@ -21,6 +21,7 @@ from scipy import stats
 from sketchlearn import privacy
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features import clipping
+from sketchlearn.features.base import FeatureSpec
 from sketchlearn.features.clipping import ClippedFeatures, clipped
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.ledger import Ledger
@@ -325,7 +326,7 @@ def bound_from_data(patch):
 
 
 def lower_bound_twice(patch):
-    patch.setattr(privacy, "_integer_bound", lambda spec: 0)
+    patch.setattr(FeatureSpec, "norm_steps", 0)
 
 
 def replacing_costs_too_little(patch):

@@ -295,7 +295,7 @@ def integer_norm2(row, bound):
     """Squared norm of a row's integer features, and the bound used to calibrate."""
     spec = empty_sketch(len(row), bound).features
     whole = lattice_round(clip_rows(row[None], bound), spec.frac_bits)[0].tolist()
-    return sum(value * value for value in whole), privacy._integer_bound(spec) ** 2
+    return sum(value * value for value in whole), spec.norm_steps**2
 
 
 @pytest.mark.parametrize("bound", [1e-6, 1e-3, 1.0, 1.1, sqrt(1000), 3e5])
@@ -338,7 +338,7 @@ def test_enormous_rows_and_small_bounds_do_not_exceed_the_sensitivity(bound, siz
 def test_one_row_moves_the_total_of_every_map_within_its_sensitivity(phi):
     rng = np.random.default_rng(0)
     others = sketch_rows(rng.normal(size=(100, 4)), phi)
-    allowed = privacy._integer_bound(phi.spec) ** 2
+    allowed = phi.spec.norm_steps**2
     corners = [[32.0] * 4, [-32.0] * 4, [32.0, 0, 0, 0], [1e-30] * 4]
     for row in [*np.array(corners), *(rng.normal(size=(100, 4)) * 9).clip(-32, 32)]:
         alone = sketch_rows(row[None], phi)
@@ -841,6 +841,19 @@ def test_seeded_releases_are_repeatable_and_say_so(exact):
 
 def test_the_sensitivity_is_rounded_up(exact):
     plan = plan_release(exact, **PROMISE)
-    squared = privacy._integer_bound(exact.features) ** 2 + plan.count_weight**2
+    squared = exact.features.norm_steps**2 + plan.count_weight**2
 
     assert steps(plan.sensitivity, plan) == isqrt(squared) + 1
+
+
+@pytest.mark.parametrize("claim", [{"norm_bound": 0.25}, {"value_bound": 0.5}])
+def test_a_header_that_contradicts_its_map_is_not_released(book, claim):
+    phi = clipped(MomentFeatures(2, order="mean"), norm_bound=1.0)
+    rows = np.array([[0.5, 0.5], [-0.5, -0.5]])
+    honest = replace(sketch_rows(rows, phi), source_map=None)
+    forged = replace(honest, features=replace(honest.features, **claim))
+    with pytest.raises(
+        FeatureMapMismatch, match="contradicts it in its sizes or bounds"
+    ):
+        release(forged, **PROMISE, ledger=book)
+    assert not book.charges

@@ -31,7 +31,6 @@ from sketchlearn.errors import (
     RemovalError,
     RowRangeError,
     RowsError,
-    UnstableMapWarning,
 )
 from sketchlearn.exact import Int128Array
 from sketchlearn.sketch import MAX_LINEAGE
@@ -121,8 +120,7 @@ def test_totals_are_the_exact_sum_of_the_features():
     sketch = sketch_rows(ROWS, PHI)
     for j in range(PHI.sketch_size):
         exact = sum(Fraction(float(value)) for value in features[:, j])
-        error = abs(Fraction(sketch.total.to_ints()[j], 2**44) - exact)
-        assert error <= Fraction(len(ROWS), 2**45)
+        assert Fraction(sketch.total.to_ints()[j], 2**PHI.frac_bits) == exact
 
 
 def test_merging_ten_thousand_sketches_is_order_free():
@@ -290,13 +288,6 @@ def test_no_rows_is_an_error():
         sketch_rows(np.empty((0, 4)), PHI)
 
 
-def test_unstable_maps_warn_and_still_sketch(monkeypatch):
-    phi = FourierFeatures(4, 16, seed=3)
-    monkeypatch.setitem(phi.__dict__, "is_stable", False)
-    with pytest.warns(UnstableMapWarning, match="same bits"):
-        assert sketch_rows(ROWS, phi).count == 2000
-
-
 def test_lineage_is_united_until_there_is_too_much_of_it():
     pieces = [sketch_rows(ROWS[i : i + 1], PHI) for i in range(MAX_LINEAGE + 1)]
     two = pieces[0] + pieces[1]
@@ -336,8 +327,8 @@ def test_batches_of_any_length_add_up():
     assert sketch_rows(batches, phi).mean.tolist() == [1.0, 0.0]
 
 
-def test_features_that_are_not_numbers_are_refused():
-    with pytest.raises(RowRangeError, match="not a number"):
+def test_rows_whose_features_would_not_be_numbers_are_refused():
+    with pytest.raises(RowRangeError, match="outside the planned range"):
         sketch_rows(np.full((3, 2), 1e15), FourierFeatures(2, 4, scale=1e-25))
     with pytest.raises(RowRangeError):
         MomentFeatures(1).batch_sum(np.array([[np.nan]]))

@@ -171,6 +171,7 @@ def inspect(path: str, as_json: bool) -> None:
         "file": path,
         "bytes": Path(path).stat().st_size,
         "features": found.kind,
+        "version": found.version,
         "columns": found.n_features,
         "numbers": found.sketch_size,
         "planned from": found.origin,
@@ -395,6 +396,7 @@ def _summary(made: Any, path: str) -> dict[str, Any]:
             "rows (noisy)": round(made.count),
             "numbers": made.size,
             "features": made.features.kind,
+            "version": made.features.version,
             "map": made.features.fingerprint,
             **made.statement.describe(),
         }
@@ -404,6 +406,7 @@ def _summary(made: Any, path: str) -> dict[str, Any]:
         "rows": made.count,
         "numbers": made.size,
         "features": made.features.kind,
+        "version": made.features.version,
         "columns": made.columns or made.features.n_features,
         "pooling": made.pooling,
         "map": made.features.fingerprint,

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import SketchFileError
 
 __all__ = [
+    "NEWEST",
     "VERSION",
     "Contents",
     "body",
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 HEADER_LIMIT, VERSION = 65_536, "1"
+NEWEST = 2
+"""The newest version of a file that this library reads."""
 
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}
 _DTYPE_NAMES = {np.dtype(text): name for name, text in _DTYPES.items()}
@@ -140,10 +143,10 @@ def _decode_header(text: bytes) -> tuple[dict[str, str], _Layout]:
     if not all(type(value) is str for value in metadata.values()):
         raise damaged("header: a value is not text")
     version = metadata.get("version", "")
-    if version != VERSION and re.fullmatch("[1-9][0-9]{0,5}", version):
+    if re.fullmatch("[1-9][0-9]{0,5}", version) and int(version) > NEWEST:
         fail(
             f"cannot be read: file version {version} was written by a newer library; "
-            f"this one reads {VERSION}. Install a newer sketchlearn."
+            f"this one reads 1-{NEWEST}. Install a newer sketchlearn."
         )
     return metadata, {name: _entry(name, header[name]) for name in sorted(header)}
 

@@ -31,7 +31,6 @@ __all__ = [
     "TooNoisy",
     "TrainingError",
     "UnsavableError",
-    "UnstableMapWarning",
     "import_extra",
 ]
 
@@ -102,10 +101,6 @@ class UnsavableError(SketchlearnError, TypeError):
 
 class MissingExtraError(SketchlearnError, ImportError):
     """An optional dependency is not installed."""
-
-
-class UnstableMapWarning(UserWarning):
-    """A feature map does not give a row the same bits in every batch here."""
 
 
 class DataPlanWarning(UserWarning):

@@ -1,7 +1,7 @@
-r"""Exact totals: float features become integers, integers add without error.
+r"""Exact totals: features are integers, and integers add without error.
 
-A feature :math:`f` is rounded once to the lattice :math:`2^{-k}\mathbb{Z}` and is an
-integer :math:`q = \mathrm{rint}(2^k f)` from then on. Integers are summed in int64
+A feature :math:`f` lies on the lattice :math:`2^{-k}\mathbb{Z}` of its map: it is an
+integer :math:`q = 2^k f`. Integers are summed in int64
 for as long as that is safe and then carried into 128 bits, so that a total does not
 depend on order, batch size or partition, and ``(a + b) - b`` is ``a`` to the bit.
 This module knows nothing of rows, maps or sketches.
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 FEATURE_BITS = 44
-"""Integer features satisfy ``abs(q) <= 2**FEATURE_BITS``."""
+"""Integer features have so many bits, unless their map says otherwise."""
 
 SAFE_ROWS = 2**18
 """This many integer features add up in int64 with one bit to spare."""
@@ -133,9 +133,12 @@ class Int128Array:
         return Int128Array(low >> 63, low.view(np.uint64).copy())
 
     def shifted(self, bits: int) -> Int128Array:
-        """``self * 2**bits``, with ``0 <= bits < 64``."""
+        """``self * 2**bits``, for ``bits >= 0``."""
+        assert bits >= 0, "a lattice is refined, never made coarser"
         if bits == 0:
             return self
+        if bits > 63:
+            return self.shifted(63).shifted(bits - 63)
         carried = (self.lo >> np.uint64(64 - bits)).view(np.int64)
         hi = (self.hi << bits) | carried
         _refuse_overflow((hi >> bits) != self.hi)
@@ -199,13 +202,23 @@ class Int128Array:
 
     def _rough(self) -> NDArray[np.float64]:
         """The entries as float64, to about 52 bits."""
-        rough: NDArray[np.float64] = self.hi.astype(np.float64) * 2.0**64
-        return rough + self.lo.astype(np.float64)
+        negative = self.hi < 0
+        # Of a negative number the two's complement, or its low word would round away.
+        low = np.where(negative, ~self.lo + np.uint64(1), self.lo)
+        carry = negative & (self.lo == 0)
+        high = np.where(negative, ~self.hi + carry, self.hi)
+        size = high.astype(np.float64) * 2.0**64 + low.astype(np.float64)
+        rough: NDArray[np.float64] = np.where(negative, -size, size)
+        return rough
 
     def where(self, mask: NDArray[np.bool_], other: Int128Array) -> Int128Array:
         """``self`` where ``mask`` holds, ``other`` elsewhere."""
         hi = np.where(mask, self.hi, other.hi)
         return Int128Array(hi, np.where(mask, self.lo, other.lo))
+
+    def take(self, indices: NDArray[np.integer]) -> Int128Array:
+        """The entries at these places."""
+        return Int128Array(self.hi[indices], self.lo[indices])
 
     def divided_by(self, divisor: int) -> NDArray[np.float64]:
         """Quotients as float64, each correctly rounded."""

@@ -2,35 +2,41 @@ r"""Networks: the two residual architectures of the paper, and the affine map.
 
 Sketch Networks and Query Networks are made of the same parts (paper, fig. net_arch);
 what goes in and what becomes of the output is not known here. A network is given by
-a :class:`NetworkSpec` and its tensors, and nothing else.
+a :class:`NetworkSpec` and its tensors, and nothing else; how they are learned is not
+known here either: this is a network in evaluation mode, as a function of NumPy arrays.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod, sqrt
-from typing import Any, Literal, TypeVar, final, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
-from typing_extensions import override
+from scipy.special import erf, expit
 
 from sketchlearn.errors import FeatureMapError
 
 __all__ = [
+    "Affine",
+    "FrozenNetwork",
+    "Gelu",
     "Head",
-    "Network",
+    "Layer",
+    "LayerNorm",
     "NetworkKind",
     "NetworkSpec",
-    "ResidualBlock",
-    "build_network",
-    "export_tensors",
-    "import_tensors",
+    "Relu",
+    "Residual",
+    "Scale",
+    "Sigmoid",
+    "Tanh",
+    "frozen_tensors",
+    "initial_tensors",
     "spec_from_dict",
     "spectral_bound",
 ]
@@ -39,11 +45,16 @@ NetworkKind = Literal["linear", "resnet", "transformer"]
 Head = Literal["tanh", "sigmoid"]
 
 Spec = TypeVar("Spec")
+Array: TypeAlias = NDArray[np.float64]
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+
+NORM_EPS = 1e-5
+"""Added to a variance under the root, in both kinds of norm."""
 
 _GELU_SLOPE = 1.12891
 """The steepest slope of the GELU, at the square root of 2, rounded up."""
 
-_COUNTER = "num_batches_tracked"
+_STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
 @final
@@ -121,103 +132,206 @@ class NetworkSpec:
 
 
 @final
-class ResidualBlock(nn.Module):
-    """A layer stack that adds to what it is given: x → x + body(x)."""
+@dataclass(frozen=True, eq=False)
+class FrozenNetwork:
+    """A network as :class:`NetworkSpec` describes it, with its weights.
 
-    def __init__(self, body: nn.Sequential) -> None:
-        super().__init__()
-        self.body = body
+    Nothing of it can change or be in training mode: a batch norm is the affine
+    function of its running statistics.
 
-    @override
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(n, width) → (n, width)."""
-        result: torch.Tensor = hidden + self.body(hidden)
+    Parameters
+    ----------
+    spec : NetworkSpec
+        What it computes.
+    tensors : mapping of arrays
+        Its weights by name, as in a weights file. Kept as read-only float32 copies.
+
+    Examples
+    --------
+    >>> spec = NetworkSpec(8, 3, head="tanh")
+    >>> network = FrozenNetwork(spec, initial_tensors(spec, seed=0))
+    >>> network(np.zeros((5, 4, 8))).shape
+    (5, 4, 3)
+    """
+
+    spec: NetworkSpec
+    tensors: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        kept = frozen_tensors(self.tensors, _shapes(self.spec))
+        object.__setattr__(self, "tensors", kept)
+
+    def __call__(self, inputs: NDArray[np.floating]) -> Array:
+        """(..., n_inputs) → (..., n_outputs), in float64."""
+        return _chain(self.layers, np.asarray(inputs, np.float64))
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """What is computed, in order."""
+        if self.spec.kind == "linear":
+            return (self._affine("last"), *self._head())
+        blocks = [self._block(f"block{index}") for index in range(self.spec.depth)]
+        last = (self._norm("norm"), self._activation(), self._affine("last"))
+        return (self._affine("first"), *blocks, *last, *self._head())
+
+    def _block(self, name: str) -> Residual:
+        inner = self._norm(f"{name}.body.norm"), self._affine(f"{name}.body.inner")
+        outer = self._activation(), self._affine(f"{name}.body.outer")
+        return Residual((*inner, *outer))
+
+    def _affine(self, name: str) -> Affine:
+        return Affine(self._array(f"{name}.weight"), self._array(f"{name}.bias"))
+
+    def _norm(self, name: str) -> Scale | LayerNorm:
+        gain, shift = self._array(f"{name}.weight"), self._array(f"{name}.bias")
+        if self.spec.kind == "transformer":
+            return LayerNorm(gain, shift)
+        gain = gain / np.sqrt(self._array(f"{name}.running_var") + NORM_EPS)
+        return Scale(gain, shift - gain * self._array(f"{name}.running_mean"))
+
+    def _activation(self) -> Relu | Gelu:
+        return Relu() if self.spec.kind == "resnet" else Gelu()
+
+    def _head(self) -> tuple[Layer, ...]:
+        if self.spec.head is None:
+            return ()
+        return (Tanh(),) if self.spec.head == "tanh" else (Sigmoid(),)
+
+    def _array(self, name: str) -> Array:
+        array = self.tensors[f"layers.{name}"].astype(np.float64)
+        array.flags.writeable = False
+        return array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """x → W x + b."""
+
+    weight: Array  # (n_out, n_in)
+    bias: Array  # (n_out,)
+
+    def __call__(self, x: Array) -> Array:
+        """(..., n_in) → (..., n_out)."""
+        result: Array = x @ self.weight.T + self.bias
         return result
 
 
 @final
-class Network(nn.Module):
-    """A network as :class:`NetworkSpec` describes it; made by :func:`build_network`.
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """x → gain x + shift, number by number: a batch norm of fixed statistics."""
 
-    Parameters
-    ----------
-    spec : NetworkSpec
-        What to build.
-    generator : torch.Generator
-        Source of the initial weights.
-    """
+    gain: Array
+    shift: Array
 
-    def __init__(self, spec: NetworkSpec, generator: torch.Generator) -> None:
-        super().__init__()
-        self.spec = spec
-        layers: dict[str, nn.Module] = {}
-        last = spec.n_inputs
-        if spec.kind != "linear":
-            layers["first"] = _affine(spec.n_inputs, spec.width, generator)
-            for index in range(spec.depth):
-                layers[f"block{index}"] = _block(spec, generator)
-            layers["norm"], layers["activation"] = _norm(spec), _activation(spec)
-            last = spec.width
-        layers["last"] = _affine(last, spec.n_outputs, generator)
-        if spec.head is not None:
-            layers["head"] = nn.Tanh() if spec.head == "tanh" else nn.Sigmoid()
-        self.layers = nn.Sequential(OrderedDict(layers))
+    def __call__(self, x: Array) -> Array:
+        """(..., n) → (..., n)."""
+        return x * self.gain + self.shift
 
-    @override
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(..., n_inputs) → (..., n_outputs)."""
-        flat = self.layers(inputs.reshape(-1, self.spec.n_inputs))
-        result: torch.Tensor = flat.reshape(*inputs.shape[:-1], self.spec.n_outputs)
+
+@final
+@dataclass(frozen=True, eq=False)
+class LayerNorm:
+    """A vector with its mean taken off and its spread made one, then scaled."""
+
+    gain: Array
+    shift: Array
+    eps: float = NORM_EPS
+
+    def __call__(self, x: Array) -> Array:
+        """(..., n) → (..., n)."""
+        away = x - x.mean(axis=-1, keepdims=True)
+        variance = np.square(away).mean(axis=-1, keepdims=True)
+        result: Array = away / np.sqrt(variance + self.eps) * self.gain + self.shift
         return result
 
 
-def build_network(spec: NetworkSpec, *, seed: int = 0) -> Network:
-    r"""A network with fresh weights, uniform in :math:`\pm 1/\sqrt{fan\ in}`.
+@final
+@dataclass(frozen=True)
+class Relu:
+    """x → max(x, 0)."""
 
-    The global random state is neither read nor changed.
+    def __call__(self, x: Array) -> Array:
+        """Number by number."""
+        return np.maximum(x, 0.0)
+
+
+@final
+@dataclass(frozen=True)
+class Gelu:
+    """x → x times the share of a standard normal law below x."""
+
+    def __call__(self, x: Array) -> Array:
+        """Number by number."""
+        result: Array = 0.5 * x * (1 + erf(x / sqrt(2)))
+        return result
+
+
+@final
+@dataclass(frozen=True)
+class Tanh:
+    """The hyperbolic tangent."""
+
+    def __call__(self, x: Array) -> Array:
+        """Number by number."""
+        return np.tanh(x)
+
+
+@final
+@dataclass(frozen=True)
+class Sigmoid:
+    """x → 1 / (1 + exp(-x))."""
+
+    def __call__(self, x: Array) -> Array:
+        """Number by number."""
+        result: Array = expit(x)
+        return result
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """Layers that add to what they are given: x → x + body(x)."""
+
+    body: tuple[Layer, ...]
+
+    def __call__(self, x: Array) -> Array:
+        """(..., width) → (..., width)."""
+        return x + _chain(self.body, x)
+
+
+Layer: TypeAlias = Affine | Scale | LayerNorm | Relu | Gelu | Tanh | Sigmoid | Residual
+
+
+def initial_tensors(spec: NetworkSpec, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    r"""Fresh weights of a network, uniform in :math:`\pm 1/\sqrt{fan\ in}`.
 
     Parameters
     ----------
     spec : NetworkSpec
-        What to build.
+        What they are for.
     seed : int
         Same seed, same weights.
 
     Examples
     --------
-    >>> network = build_network(NetworkSpec(8, 3, head="tanh"), seed=0)
-    >>> network(torch.zeros(5, 4, 8)).shape
-    torch.Size([5, 4, 3])
+    >>> initial_tensors(NetworkSpec(9, 2))["layers.last.weight"].shape
+    (2, 9)
     """
-    return Network(spec, torch.Generator().manual_seed(seed))
+    rng, tensors = np.random.default_rng(seed), {}
+    shapes = _shapes(spec)
+    for name, shape in shapes.items():
+        layer, _, part = name.rpartition(".")
+        if layer.endswith("norm"):
+            tensors[name] = np.full(shape, part in ("weight", "running_var"))
+        else:
+            bound = shapes[f"{layer}.weight"][1] ** -0.5
+            tensors[name] = rng.uniform(-bound, bound, shape)
+    return {name: array.astype(np.float32) for name, array in tensors.items()}
 
 
-def export_tensors(module: nn.Module) -> dict[str, NDArray[np.float32]]:
-    """Weights and running statistics of a module, as copies, by name."""
-    return {
-        name: tensor.detach().cpu().numpy().astype(np.float32)
-        for name, tensor in module.state_dict().items()
-        if not name.endswith(_COUNTER)
-    }
-
-
-def import_tensors(module: nn.Module, tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Copy tensors made by :func:`export_tensors` into a module of the same shape."""
-    wanted = {name: array.shape for name, array in export_tensors(module).items()}
-    found = {name: array.shape for name, array in tensors.items()}
-    for name in sorted({*wanted, *found}):
-        if wanted.get(name) != found.get(name):
-            raise FeatureMapError(
-                f"the tensors do not fit the network: {name!r} has shape "
-                f"{found.get(name, 'missing')}, expected "
-                f"{wanted.get(name, 'no such tensor')}. Use the tensors and the spec "
-                "of one weights file."
-            )
-    state = {name: torch.from_numpy(np.array(a)) for name, a in tensors.items()}
-    module.load_state_dict(state, strict=False)
-
-
-def spectral_bound(module: nn.Module) -> float:
+def spectral_bound(network: FrozenNetwork | Layer) -> float:
     r"""A Lipschitz constant of a network, from the spectral norms of its layers.
 
     .. math::
@@ -234,8 +348,8 @@ def spectral_bound(module: nn.Module) -> float:
 
     Parameters
     ----------
-    module : nn.Module
-        A network of this library, or a layer of one, in evaluation mode.
+    network : FrozenNetwork or layer
+        A network, or a layer of one.
 
     Returns
     -------
@@ -249,34 +363,50 @@ def spectral_bound(module: nn.Module) -> float:
 
     Examples
     --------
-    >>> layer = nn.Linear(2, 2)
-    >>> _ = layer.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 1.0]]))
-    >>> round(spectral_bound(nn.Sequential(layer, nn.Sigmoid())), 9)
+    >>> layer = Affine(np.diag([3.0, 1.0]), np.zeros(2))
+    >>> round(spectral_bound(layer) * spectral_bound(Sigmoid()), 9)
     0.75
     """
-    match module:
-        case Network():
-            return spectral_bound(module.layers)
-        case nn.Sequential():
-            return prod(spectral_bound(layer) for layer in module)
-        case ResidualBlock():
-            return 1.0 + spectral_bound(module.body)
-        case nn.Linear():
-            return _spectral_norm(module.weight.detach().double())
-        case nn.BatchNorm1d():
-            return _batch_norm_slope(module)
-        case nn.LayerNorm():
-            return float(module.weight.detach().abs().max()) / sqrt(module.eps)
-        case nn.GELU():
+    match network:
+        case FrozenNetwork():
+            return prod(spectral_bound(layer) for layer in network.layers)
+        case Residual():
+            return 1.0 + prod(spectral_bound(layer) for layer in network.body)
+        case Affine():
+            return _spectral_norm(network.weight)
+        case Scale():
+            return float(np.abs(network.gain).max())
+        case LayerNorm():
+            return float(np.abs(network.gain).max()) / sqrt(network.eps)
+        case Gelu():
             return _GELU_SLOPE
-        case nn.ReLU() | nn.Tanh():
+        case Relu() | Tanh():
             return 1.0
-        case nn.Sigmoid():
+        case Sigmoid():
             return 0.25
     raise FeatureMapError(
-        f"no Lipschitz constant is known for a layer of type {type(module).__name__}. "
-        "Pass a network made by build_network."
+        f"no Lipschitz constant is known for a layer of type {type(network).__name__}. "
+        "Pass a FrozenNetwork."
     )
+
+
+def frozen_tensors(
+    tensors: Mapping[str, NDArray[Any]], wanted: Shapes
+) -> dict[str, NDArray[np.float32]]:
+    """Read-only float32 copies, if they are the tensors that are wanted."""
+    found = {name: np.shape(array) for name, array in tensors.items()}
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            raise FeatureMapError(
+                f"the tensors do not fit the network: {name!r} has shape "
+                f"{found.get(name, 'missing')}, expected "
+                f"{wanted.get(name, 'no such tensor')}. Use the tensors and the spec "
+                "of one weights file."
+            )
+    kept = {name: np.array(tensors[name], np.float32) for name in wanted}
+    for array in kept.values():
+        array.flags.writeable = False
+    return kept
 
 
 def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
@@ -294,47 +424,37 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
         raise FeatureMapError(f"{cls.__name__} has wrong fields: {error}.") from error
 
 
-def _affine(n_inputs: int, n_outputs: int, generator: torch.Generator) -> nn.Linear:
-    # Made without numbers first: its own initialisation would use the global state.
-    layer = nn.Linear(n_inputs, n_outputs, device="meta").to_empty(device="cpu")
-    bound = n_inputs**-0.5
-    with torch.no_grad():
-        layer.weight.uniform_(-bound, bound, generator=generator)
-        layer.bias.uniform_(-bound, bound, generator=generator)
-    return layer
+def _chain(layers: tuple[Layer, ...], x: Array) -> Array:
+    for layer in layers:
+        x = layer(x)
+    return x
 
 
-def _block(spec: NetworkSpec, generator: torch.Generator) -> ResidualBlock:
-    layers: dict[str, nn.Module] = {
-        "norm": _norm(spec),
-        "inner": _affine(spec.width, spec.width, generator),
-        "activation": _activation(spec),
-        "outer": _affine(spec.width, spec.width, generator),
-    }
-    return ResidualBlock(nn.Sequential(OrderedDict(layers)))
+def _shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors of a network by name."""
+    if spec.kind == "linear":
+        return _affine_shapes("layers.last", spec.n_inputs, spec.n_outputs)
+    width = spec.width
+    shapes = _affine_shapes("layers.first", spec.n_inputs, width)
+    for index in range(spec.depth):
+        body = f"layers.block{index}.body"
+        shapes |= _norm_shapes(f"{body}.norm", spec)
+        shapes |= _affine_shapes(f"{body}.inner", width, width)
+        shapes |= _affine_shapes(f"{body}.outer", width, width)
+    shapes |= _norm_shapes("layers.norm", spec)
+    return shapes | _affine_shapes("layers.last", width, spec.n_outputs)
 
 
-def _norm(spec: NetworkSpec) -> nn.Module:
-    resnet = spec.kind == "resnet"
-    return nn.BatchNorm1d(spec.width) if resnet else nn.LayerNorm(spec.width)
+def _affine_shapes(name: str, n_in: int, n_out: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
 
 
-def _activation(spec: NetworkSpec) -> nn.Module:
-    return nn.ReLU() if spec.kind == "resnet" else nn.GELU()
+def _norm_shapes(name: str, spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
+    parts = _STATISTICS if spec.kind == "resnet" else _STATISTICS[:2]
+    return {f"{name}.{part}": (spec.width,) for part in parts}
 
 
-def _spectral_norm(matrix: torch.Tensor) -> float:
+def _spectral_norm(matrix: Array) -> float:
     """Through the smaller Gram matrix: weights may have twenty thousand columns."""
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    largest = torch.linalg.eigvalsh(wide @ wide.T)[-1]
-    return sqrt(max(float(largest), 0.0))
-
-
-def _batch_norm_slope(layer: nn.BatchNorm1d) -> float:
-    if layer.training or layer.running_var is None:
-        raise FeatureMapError(
-            "a batch norm in training mode looks at other rows and has no Lipschitz "
-            "constant. Call .eval() on the network first."
-        )
-    spread = torch.sqrt(layer.running_var.double() + layer.eps)
-    return float((layer.weight.detach().double().abs() / spread).max())
+    return sqrt(max(float(np.linalg.eigvalsh(wide @ wide.T)[-1]), 0.0))

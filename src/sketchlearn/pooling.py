@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.elementary import exp, log
 from sketchlearn.errors import PoolingError
 from sketchlearn.exact import (
     FEATURE_BITS,
@@ -260,8 +261,7 @@ class _PNorm(_AbstractTransformed):
     def transform(
         self, features: NDArray[np.float64], bound: float
     ) -> NDArray[np.float64]:
-        result: NDArray[np.float64] = (np.abs(features) / bound) ** self.power
-        return result
+        return _power(np.abs(features) / bound, self.power)
 
     @override
     def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
@@ -279,7 +279,7 @@ class _LogSumExp(_AbstractTransformed):
     def transform(
         self, features: NDArray[np.float64], bound: float
     ) -> NDArray[np.float64]:
-        return np.exp(features - bound)
+        return exp(features - bound)
 
     @override
     def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
@@ -289,10 +289,19 @@ class _LogSumExp(_AbstractTransformed):
 def _evaluated(
     feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Feature vectors of a batch, block by block, in float64."""
-    for start, block, count in row_blocks(rows):
-        features = feature_map.evaluate(block, first_row + start)[:count]
-        yield features.astype(np.float64)
+    """Feature vectors of a batch, block by block."""
+    for start, block in row_blocks(rows):
+        yield feature_map.evaluate(block, first_row + start)
+
+
+def _power(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
+    """Powers of numbers in [0, 1], the same on every machine."""
+    if power == int(power) and power <= 64:
+        result = np.ones_like(values)
+        for digit in bin(int(power))[2:]:
+            result = result * result * (values if digit == "1" else 1.0)
+        return result
+    return np.where(values > 0, exp(power * log(np.where(values > 0, values, 1.0))), 0)
 
 
 def _scaled_quotient(

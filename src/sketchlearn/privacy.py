@@ -381,7 +381,7 @@ def plan_release(
             raise PrivacyError(f"count_share must be in (0, 1); got {count_share!r}.")
         count_epsilon = epsilon * count_share
     factor = rows_per_unit * (2 if neighbours == "replace" else 1)
-    squared = (factor * _integer_bound(spec)) ** 2
+    squared = (factor * spec.norm_steps) ** 2
     weight = 0
     if count == "joint":
         weight = count_weight(spec)
@@ -462,27 +462,26 @@ def _require_releasable(sketch: Sketch) -> FeatureSpec:
             "clipped(feature_map, norm_bound=S), S fixed before looking at this data; "
             "a bound cannot be added afterwards."
         )
+    if spec.version == 1:
+        raise PrivacyError(
+            "this sketch is of version 1, whose floating-point features could exceed "
+            "their norm bound by rounding. Sketch the rows again and release that."
+        )
     known = sketch.source_map is not None or bool(spec.text)
     if not known:
         raise PrivacyError(
             "where the constants of this map come from is not known: attach the map "
             "with sketch.with_map(feature_map) before releasing."
         )
-    if (sketch.source_map or spec).origin != "declared":
+    # What the header says of the map is believed only if the map says so too.
+    spec = sketch.feature_map.spec
+    if sketch.feature_map.origin != "declared":
         raise PrivacyError(
             "the map of this sketch was planned from rows (scales or landmarks read "
             "from data); that reveals them. Declare bounds, or build the map from "
             "public data."
         )
     return spec
-
-
-def _integer_bound(spec: FeatureSpec) -> int:
-    """S_q in lattice steps: the largest norm of one row's integer features."""
-    m, bound = spec.sketch_size, Fraction(spec.norm_bound or 0)
-    slack = 1 + Fraction(m + 8, 2**52)
-    rounding = isqrt(m) // 2 + 1
-    return ceil(bound * slack * Fraction(2) ** spec.frac_bits) + rounding
 
 
 def count_weight(spec: FeatureSpec) -> int:

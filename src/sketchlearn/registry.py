@@ -57,8 +57,8 @@ def load_model(name: str) -> Any:
     Returns
     -------
     SQNet or decoder
-        By the kind of the model, in evaluation mode. It is the caller's own: the file
-        is read once per process, the model built at every call.
+        By the kind of the model; nothing of it changes. The file is read once per
+        process, the model built at every call.
     """
     weights = packaged_weights(name)
     if weights.kind not in _BUILDERS:

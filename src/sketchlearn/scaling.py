@@ -126,7 +126,8 @@ class Scaling:
             )
         half = upper / 2 - lower / 2
         reach = np.where(half > 0, half, np.maximum(np.abs(lower), 1.0))
-        step = np.exp2(np.clip(np.ceil(np.log2(reach)), -1000, 1000))
+        mantissa, exponent = np.frexp(reach)
+        step = np.ldexp(1.0, np.clip(exponent - (mantissa == 0.5), -1000, 1000))
         middle = lower / 2 + upper / 2
         shift = np.rint(middle / step * 32) / 32 * step
         # Rounding the middle may push an end of the interval out: widen then.

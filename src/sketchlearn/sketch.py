@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import html
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -27,14 +26,9 @@ from sketchlearn.errors import (
     PoolingError,
     RemovalError,
     RowsError,
-    UnstableMapWarning,
 )
 from sketchlearn.exact import SAFE_ROWS, Int128Array
-from sketchlearn.features.base import (
-    BLOCK_ROWS,
-    AbstractFeatureMap,
-    FeatureSpec,
-)
+from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
 from sketchlearn.pooling import AbstractPooling, get_pooling
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.threads import RowThreads
@@ -191,16 +185,16 @@ class Sketch:
         if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
             return self.total.within(0, int(self.count * unit))
         spec = self.features
-        step = max(ceil(unit / Fraction(2) ** spec.rounding_bits), 1)
+        # Features of version 1 were rounded after their bounds were taken.
+        step = ceil(unit / Fraction(2) ** spec.rounding_bits)
+        slack = max(step, 1) if spec.version == 1 or not pooling.removable else 0
         rows = self.count if pooling.removable else min(self.count, 1)
-        limit = rows * (ceil(Fraction(spec.value_bound) * unit) + step)
+        limit = rows * (ceil(Fraction(spec.value_bound) * unit) + slack)
         if not self.total.within(-limit, limit):
             return False
         if spec.norm_bound is None or not pooling.removable:
             return True
-        slack = 1 + Fraction(self.size + 8, 2**52)
-        bound = ceil(Fraction(spec.norm_bound) * slack * unit) + step * self.size
-        return self.total.norm_at_most(self.count * bound)
+        return self.total.norm_at_most(self.count * spec.norm_steps)
 
     def _require_compatible(self, other: Sketch, verb: str) -> None:
         self.features.require_same(other.features, verb)
@@ -271,7 +265,7 @@ def sketch_rows(
     r"""One pass over the rows: :math:`\Phi(x) = \frac1N \sum_i \varphi(x_i)`, exactly.
 
     All or nothing: an error leaves nothing behind. The result is the same to the
-    last bit for every order, batch size and partition of the rows.
+    last bit for every order, batch size and partition of the rows, on every machine.
 
     Parameters
     ----------
@@ -324,14 +318,7 @@ def accumulate(
     batches: Batches, feature_map: AbstractFeatureMap, pooling: str = "mean"
 ) -> Sketch:
     """Sketch rows that are already open (see :func:`sketch_rows`)."""
-    if not feature_map.is_stable:
-        warnings.warn(
-            "this map does not give the same bits for the same row in different "
-            "batches on this machine; sketches stay exact, but forgetting rows would "
-            "leave a residue. Remove a stored sketch of those rows instead.",
-            UnstableMapWarning,
-            stacklevel=3,
-        )
+    feature_map.require_current()
     rule = get_pooling(pooling)
     total, count = Int128Array.zeros(feature_map.sketch_size), 0
     with RowThreads() as threads:
@@ -339,7 +326,7 @@ def accumulate(
             for start in range(0, len(batch), SAFE_ROWS):
                 rows = batch[start : start + SAFE_ROWS]
                 pool = partial(_pool, rule, feature_map, count)
-                parts = threads.map(pool, rows, multiple=BLOCK_ROWS)
+                parts = threads.map(pool, rows)
                 part = reduce(rule.combine, parts)
                 total = rule.combine(total, part) if count else part
                 count += len(rows)

@@ -3,9 +3,8 @@ r"""SQNet: a Sketch Network and a Query Network, trained together.
 .. math::
     \hat\theta = \psi_\omega\Big(\frac1N \sum_i \varphi_\omega(x_i)\Big)
 
-Training sees this differentiable module; afterwards :meth:`SQNet.feature_map` and
-:meth:`SQNet.decoder` are its two frozen halves, for exact sketches. How ω is learned
-is not known here.
+:meth:`SQNet.feature_map` and :meth:`SQNet.decoder` are its two halves, for exact
+sketches. How ω is learned is not known here.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, final, get_args
 
-import torch
-from torch import nn
-from typing_extensions import override
+import numpy as np
+from numpy.typing import NDArray
 
 from sketchlearn.decoders.query_network import QueryNetwork
 from sketchlearn.errors import FeatureMapError
@@ -26,13 +25,11 @@ from sketchlearn.features.network import (
     Inputs,
     ModelReference,
     NetworkFeatures,
-    lower_products,
 )
 from sketchlearn.networks import (
+    FrozenNetwork,
     NetworkSpec,
-    build_network,
-    export_tensors,
-    import_tensors,
+    initial_tensors,
     spec_from_dict,
 )
 from sketchlearn.pooling import get_pooling
@@ -40,6 +37,7 @@ from sketchlearn.scaling import Origin, Scaling
 from sketchlearn.weights import (
     Weights,
     load_weights,
+    packaged_weights,
     save_weights,
     tensors_digest,
 )
@@ -48,7 +46,9 @@ __all__ = ["Output", "SQNet", "SQNetSpec"]
 
 Output = Literal["vector", "symmetric"]
 
-_DECODER_PREFIX = "decoder."
+DECODER_PREFIX = "decoder."
+"""Names of the Query Network's tensors in a weights file begin like this."""
+
 _PIECES = {"kind": "linear", "depth": 0, "width": 0, "head": None}
 
 
@@ -149,77 +149,64 @@ class SQNetSpec:
 
 
 @final
-class SQNet(nn.Module):
-    """A Sketch Network and a Query Network as one differentiable module.
+@dataclass(frozen=True, eq=False)
+class SQNet:
+    """A Sketch Network and a Query Network, with their weights.
 
     Parameters
     ----------
     spec : SQNetSpec
-        What to build.
-    seed : int
-        Same seed, same initial weights.
+        Sizes and architectures.
+    tensors : mapping of arrays
+        Weights of both, as in a weights file: names of the Sketch Network begin with
+        ``feature.``, those of the Query Network with ``decoder.``. Kept as read-only
+        float32 copies.
+    model : ModelReference, optional
+        The weights of the package these are, or were before they were trained on.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sketchlearn import sketch_rows
-    >>> net = SQNet(SQNetSpec(3, 8, feature={"head": "tanh"}), seed=0)
-    >>> net(torch.zeros(2, 50, 3)).shape  # two datasets of 50 rows
-    torch.Size([2, 3])
+    >>> net = SQNet.initial(SQNetSpec(3, 8, feature={"head": "tanh"}), seed=0)
     >>> sketch = sketch_rows(np.zeros((50, 3)), net.feature_map())
     >>> net.decoder().decode(sketch).params.shape
     (3,)
     """
 
-    def __init__(self, spec: SQNetSpec, seed: int = 0) -> None:
-        super().__init__()
-        self.spec = spec
-        self.feature_network = build_network(spec.feature_network, seed=2 * seed)
-        self.decoder_network = build_network(spec.decoder_network, seed=2 * seed + 1)
-        self._packaged: tuple[ModelReference, str] | None = None
+    spec: SQNetSpec
+    tensors: Mapping[str, NDArray[np.float32]]
+    model: ModelReference | None = None
 
-    def features(self, rows: torch.Tensor) -> torch.Tensor:
-        """Feature vectors φ: (..., n, n_features) → (..., n, sketch_size)."""
-        outer = self.spec.inputs == "outer"
-        result: torch.Tensor = self.feature_network(
-            lower_products(rows) if outer else rows
-        )
-        return result
-
-    def sketch(self, rows: torch.Tensor) -> torch.Tensor:
-        """Pooled features z: (..., n, n_features) → (..., sketch_size)."""
-        return _pool(self.features(rows), self.spec.pooling)
-
-    def sketch_moments(self, second_moments: torch.Tensor) -> torch.Tensor:
-        r"""Sketches of whole datasets from their second moments.
-
-        .. math::
-            \mathbb{E}[W \mathrm{vec}_{LT}(x x^\top) + b] = W \mathrm{vec}_{LT}(R) + b
-
-        (..., n_features, n_features) → (..., sketch_size), for linear networks of
-        outer products with mean pooling: then training needs no rows.
-        """
-        linear = self.spec.feature == _PIECES and self.spec.pooling == "mean"
-        if not linear or self.spec.inputs != "outer":
+    def __post_init__(self) -> None:
+        kept = {
+            prefix + name: array
+            for prefix, network in self._networks.items()
+            for name, array in network.tensors.items()
+        }
+        if len(kept) != len(self.tensors):
             raise FeatureMapError(
-                "only a linear Sketch Network of outer products without a head, pooled "
-                f"by mean, is a function of the second moment; got {self.spec}. Use "
-                "sketch(rows)."
+                "these weights hold tensors that belong to no part of an SQNet."
             )
-        size = self.spec.n_features
-        i, j = torch.tril_indices(size, size)
-        result: torch.Tensor = self.feature_network(second_moments[..., i, j])
-        return result
+        object.__setattr__(self, "tensors", kept)
 
-    def decode(self, sketch: torch.Tensor) -> torch.Tensor:
-        """Outputs of ψ: (..., sketch_size) → (..., numbers), triangles as vectors."""
-        result: torch.Tensor = self.decoder_network(sketch)
-        return result
+    @classmethod
+    def initial(cls, spec: SQNetSpec, seed: int = 0) -> SQNet:
+        """Fresh weights to train from; same seed, same weights."""
+        tensors = {}
+        for index, (prefix, network) in enumerate(_specs(spec).items()):
+            for name, array in initial_tensors(network, 2 * seed + index).items():
+                tensors[prefix + name] = array
+        return cls(spec, tensors)
 
-    @override
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Outputs of ψ for datasets of rows: (..., n, n_features) → (..., numbers)."""
-        return self.decode(self.sketch(rows))
+    @property
+    def feature_network(self) -> FrozenNetwork:
+        """The Sketch Network."""
+        return self._networks[FEATURE_PREFIX]
+
+    @property
+    def decoder_network(self) -> FrozenNetwork:
+        """The Query Network."""
+        return self._networks[DECODER_PREFIX]
 
     def feature_map(
         self,
@@ -228,7 +215,7 @@ class SQNet(nn.Module):
         value_bound: float | None = None,
         origin: Origin = "declared",
     ) -> NetworkFeatures:
-        """The Sketch Network as it is now, frozen, for exact sketches.
+        """The Sketch Network as a feature map, for exact sketches.
 
         Sketches of it are pooled with ``sketch_rows(rows, map, pooling=spec.pooling)``.
 
@@ -241,24 +228,18 @@ class SQNet(nn.Module):
         origin : {"declared", "data"}
             ``"data"`` if it was trained on rows that must stay private.
         """
-        tensors = export_tensors(self.feature_network)
-        model = None
-        if self._packaged is not None:
-            reference, digest = self._packaged
-            # Fine-tuned weights are no longer those of the package.
-            model = reference if tensors_digest(tensors) == digest else None
         return NetworkFeatures(
             self.spec.feature_network,
-            tensors,
+            self.feature_network.tensors,
             inputs=self.spec.inputs,
             value_bound=value_bound,
             origin=origin,
-            model=model,
+            model=self._packaged,
             scaling=scaling,
         )
 
     def decoder(self) -> QueryNetwork:
-        """The Query Network as it is now, frozen; it refuses sketches of other maps."""
+        """The Query Network as a decoder; it refuses sketches of other maps."""
         side = self.spec.n_outputs
         symmetric = self.spec.output == "symmetric"
         return QueryNetwork(
@@ -266,45 +247,23 @@ class SQNet(nn.Module):
             shape=(side, side) if symmetric else (side,),
             symmetric=symmetric,
             pooling=self.spec.pooling,
-            digest=tensors_digest(export_tensors(self.feature_network)),
+            digest=tensors_digest(self.feature_network.tensors),
         )
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and a model card as one value."""
-        tensors = {
-            prefix + name: array
-            for prefix, network in self._networks().items()
-            for name, array in export_tensors(network).items()
-        }
-        return Weights("sqnet", self.spec.to_dict(), tensors, card or {})
+        return Weights("sqnet", self.spec.to_dict(), self.tensors, card or {})
 
     @classmethod
     def from_weights(cls, weights: Weights) -> SQNet:
-        """Undo :meth:`to_weights`; the network is in evaluation mode."""
+        """Undo :meth:`to_weights`."""
         if weights.kind != "sqnet":
             raise FeatureMapError(
                 f"these are weights of kind {weights.kind!r}, not of an SQNet. Load "
                 "them with load_model or with the class they were saved from."
             )
-        net = cls(SQNetSpec.from_dict(weights.spec))
-        parts = {
-            prefix: {
-                name.removeprefix(prefix): array
-                for name, array in weights.tensors.items()
-                if name.startswith(prefix)
-            }
-            for prefix in net._networks()
-        }
-        if sum(map(len, parts.values())) != len(weights.tensors):
-            raise FeatureMapError(
-                "these weights hold tensors that belong to no part of an SQNet."
-            )
-        for prefix, network in net._networks().items():
-            import_tensors(network, parts[prefix])
-        if weights.model:
-            reference = ModelReference(weights.model, weights.digest)
-            net._packaged = reference, tensors_digest(parts[FEATURE_PREFIX])
-        return net.eval()
+        model = ModelReference(weights.model, weights.digest) if weights.model else None
+        return cls(SQNetSpec.from_dict(weights.spec), weights.tensors, model)
 
     def save(
         self, path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
@@ -319,24 +278,34 @@ class SQNet(nn.Module):
         """Read what :meth:`save` wrote; no code of the file is ever run."""
         return cls.from_weights(load_weights(path, checksum=checksum))
 
-    def _networks(self) -> dict[str, nn.Module]:
-        return {
-            FEATURE_PREFIX: self.feature_network,
-            _DECODER_PREFIX: self.decoder_network,
-        }
+    @property
+    def _packaged(self) -> ModelReference | None:
+        """Weights of the package that the Sketch Network has; tuned, it has none."""
+        if self.model is None:
+            return None
+        packaged = packaged_weights(self.model.name, checksum=self.model.checksum)
+        is_same = all(
+            np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
+            for name, array in self.feature_network.tensors.items()
+        )
+        return self.model if is_same else None
+
+    @cached_property
+    def _networks(self) -> dict[str, FrozenNetwork]:
+        found = {}
+        for prefix, spec in _specs(self.spec).items():
+            part = {
+                name.removeprefix(prefix): array
+                for name, array in self.tensors.items()
+                if name.startswith(prefix)
+            }
+            found[prefix] = FrozenNetwork(spec, part)
+        return found
 
 
-def _pool(features: torch.Tensor, pooling: str) -> torch.Tensor:
-    """Differentiable pooling over the rows: (..., n, m) → (..., m)."""
-    match pooling:
-        case "mean":
-            return features.mean(dim=-2)
-        case "max":
-            return features.amax(dim=-2)
-        case "min":
-            return features.amin(dim=-2)
-        case "log-sum-exp":
-            return torch.logsumexp(features, dim=-2)
-    power = float(pooling.removeprefix("p-norm:"))
-    norm: torch.Tensor = torch.linalg.vector_norm(features, ord=power, dim=-2)
-    return norm
+def _specs(spec: SQNetSpec) -> dict[str, NetworkSpec]:
+    """The two networks by the prefix of their tensors."""
+    return {
+        FEATURE_PREFIX: spec.feature_network,
+        DECODER_PREFIX: spec.decoder_network,
+    }

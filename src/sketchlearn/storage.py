@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.container import (
-    VERSION,
+    NEWEST,
     Contents,
     body,
     canonical_json,
@@ -50,7 +50,7 @@ SIZE_LIMIT = 2**24
 _HEX_FLOAT = r"0x[01]\.[0-9a-f]{13}p[+-][0-9]{1,4}"
 _MAP_FIELDS = {
     "format": "sketchlearn-map",
-    "version": VERSION,
+    "version": f"[1-{NEWEST}]",
     "feature_map": "sha256:[0-9a-f]{64}",
     "description": ".*",
 }
@@ -232,7 +232,7 @@ def _pack_sketch(sketch: Sketch) -> Contents:
         fail(f"cannot hold a count of {sketch.count} rows.")
     metadata = {
         "format": "sketchlearn-sketch",
-        "version": VERSION,
+        "version": str(spec.version),
         "kind": "exact",
         "feature_map": f"sha256:{spec.fingerprint}",
         "description": spec.text,
@@ -317,7 +317,10 @@ def _unpack_spec(
         value_bound=float.fromhex(fields["value_bound"]),
         norm_bound=float.fromhex(fields["clip"]) if fields["clip"] else None,
         rounding_bits=int(fields["rounding_bits"]),
+        version=int(fields["version"]),
     )
+    if text and spec.description.get("version") != spec.version:
+        raise damaged("version of the map")
     if not -1100 <= spec.rounding_bits <= spec.frac_bits <= 1200:
         fail(f"has frac_bits {spec.frac_bits}, beyond what floats can hold.")
     return spec
@@ -375,7 +378,7 @@ def _pack_map(feature_map: AbstractFeatureMap) -> Contents:
             tensors[name] = array + 0.0  # -0.0 becomes 0.0, as in the fingerprint
     metadata = {
         "format": "sketchlearn-map",
-        "version": VERSION,
+        "version": str(feature_map.version),
         "feature_map": f"sha256:{feature_map.fingerprint}",
         "description": text,
     }
@@ -390,11 +393,13 @@ def _unpack_map(
     with np.errstate(all="ignore"):
         built = build_map(description, weights, max_bytes=max_bytes)
         found = f"sha256:{built.fingerprint}"
+    if str(built.version) != fields["version"]:
+        raise damaged("version of the map")
     if found != fields["feature_map"]:
         fail(
             f"holds map {fields['feature_map'][:13]}.., which is {found[:13]}.. here: "
-            "this version of the library (or of NumPy) draws other weights from the "
-            "same seed, so the file cannot be used here."
+            "it was forged or damaged, or its weights were drawn by another version of "
+            "NumPy (maps of version 1 only). Get the original file."
         )
     return built
 

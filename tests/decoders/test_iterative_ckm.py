@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from sketchlearn import FourierFeatures, Scaling, sketch_rows
 from sketchlearn.decoders.ckm_descent import CKMSpec
@@ -15,11 +14,9 @@ CENTRES = np.array([[0.1, 0.3], [0.8, 0.2], [0.5, 0.9]])
 
 
 def make_model(numbers=None, **spec):
-    model = IterativeCKM(CKMSpec(**spec))
-    with torch.no_grad():
-        for name, value in (numbers or {}).items():
-            model.numbers[name].fill_(value)
-    return model
+    first = IterativeCKM.initial(CKMSpec(**spec))
+    own = {f"numbers.{name}": np.array(x) for name, x in (numbers or {}).items()}
+    return IterativeCKM(first.spec, {**first.tensors, **own})
 
 
 def clusters(centres, std, n_rows=3000, seed=0):
@@ -39,7 +36,7 @@ def test_axes_come_first_up_to_four_fifths_and_the_other_radii_follow_their_law(
     matrix = model.feature_map(10, 64, seed=5).matrix
     radii = np.exp(
         0.3 + 0.7 * np.log(10 / 32) - 0.2 * np.log(64 / 512)
-        + np.exp(-0.4) * positions.numpy()
+        + np.exp(-0.4) * positions
     )  # fmt: skip
     assert np.allclose(matrix[:, :10], np.exp(0.5) * np.eye(10))
     assert np.allclose(np.linalg.norm(matrix[:, 10:], axis=0), radii[10:], rtol=1e-5)
@@ -56,9 +53,7 @@ def test_the_objective_is_the_one_written_in_the_docstring(atoms):
     rng = np.random.default_rng(0)
     matrix, start = rng.normal(size=(3, 8)), rng.normal(size=(2, 3))
     target = rng.normal(size=16)
-    given = [torch.tensor(x, dtype=torch.float32) for x in (target, matrix, start)]
-    with torch.no_grad():
-        fit = model.fit(*given, n_features=torch.tensor(3.0))
+    fit = model.fit(target, matrix, start)
     unit = 0.4 if atoms == "gaussian" else 1.0  # the frame before its first step
     u = np.exp(-0.5) * start
     theta, squares = (unit * u).clip(-1, 1), (matrix**2).sum(axis=0)
@@ -142,6 +137,15 @@ def test_weights_bring_back_the_same_map_and_decoder():
     sketch = sketch_rows(np.random.default_rng(0).uniform(size=(50, 3)), maps[0])
     found = [one.decoder(4).decode(sketch).params.centres for one in (model, again)]
     assert np.array_equal(*found)
+
+
+def test_numbers_of_another_model_are_refused():
+    model = make_model()
+    less = {n: a for n, a in model.tensors.items() if n != "numbers.rate"}
+    with pytest.raises(FeatureMapError, match="'numbers.rate' has shape missing"):
+        IterativeCKM(model.spec, less)
+    with pytest.raises(FeatureMapError, match=r"'weight' .* expected \(196, 10\)"):
+        IterativeCKM(CKMSpec(sketch_size=20), model.tensors)
 
 
 def test_sketches_and_settings_that_do_not_fit_are_refused():

@@ -9,19 +9,20 @@ from sketchlearn.decoders.low_rank import symmetric_matrix
 from sketchlearn.decoders.query_network import QueryNetwork
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import NetworkFeatures
-from sketchlearn.networks import NetworkSpec, build_network, export_tensors
+from sketchlearn.meta.networks import build_network
+from sketchlearn.networks import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.testing import release_seeded
 
 ROWS = np.random.default_rng(0).normal(size=(200, 3))
 PHI = FourierFeatures(3, 8, seed=0)
 SKETCH = sketch_rows(ROWS, PHI)
-TANH = build_network(NetworkSpec(8, 6, head="tanh"), seed=1)
+SPEC = NetworkSpec(8, 6, head="tanh")
+TANH = FrozenNetwork(SPEC, initial_tensors(SPEC, seed=1))
 
 
 def outputs_by_hand(mean):
-    tensors = export_tensors(TANH)
-    weight = tensors["layers.last.weight"].astype(float)
-    return np.tanh(weight @ mean + tensors["layers.last.bias"])
+    weight = TANH.tensors["layers.last.weight"].astype(float)
+    return np.tanh(weight @ mean + TANH.tensors["layers.last.bias"])
 
 
 def test_parameters_are_the_network_of_the_mean():
@@ -65,7 +66,7 @@ def test_decoding_is_in_evaluation_mode_and_training_on_does_not_change_it():
     network = build_network(NetworkSpec(8, 2, "resnet", depth=1, width=4))
     network(torch.randn(30, 8, generator=torch.Generator().manual_seed(0)))
     expected = network.eval()(torch.tensor(SKETCH.mean).float()).detach().numpy()
-    decoder = QueryNetwork(network.train())
+    decoder = QueryNetwork(network.train().freeze())
     assert np.allclose(decoder.decode(SKETCH).params, expected, atol=1e-6)
     assert network.training
     with torch.no_grad():
@@ -88,8 +89,8 @@ def test_a_sketch_of_another_pooling_is_refused():
 
 def test_only_sketches_of_the_map_it_was_trained_with_are_decoded():
     spec = NetworkSpec(3, 8, head="tanh")
-    phi = NetworkFeatures(spec, export_tensors(build_network(spec, seed=0)))
-    other = NetworkFeatures(spec, export_tensors(build_network(spec, seed=1)))
+    phi = NetworkFeatures(spec, initial_tensors(spec, seed=0))
+    other = NetworkFeatures(spec, initial_tensors(spec, seed=1))
     decoder = QueryNetwork(TANH, digest=phi.digest)
     for mine in (phi, clipped(phi, norm_bound=1.0)):
         assert decoder.decode(sketch_rows(ROWS, mine)).params.shape == (6,)
@@ -104,9 +105,7 @@ def test_a_private_sketch_is_clamped_to_what_a_mean_can_be():
     sketch = sketch_rows(np.zeros((500, 3)), phi)
     private = release_seeded(sketch, 5, epsilon=0.5, delta=1e-5)
     assert private.mean[0] > 0.051
-    identity = build_network(NetworkSpec(2, 2))
-    with torch.no_grad():
-        identity.layers.last.weight.copy_(torch.eye(2))
-        identity.layers.last.bias.zero_()
+    tensors = {"layers.last.weight": np.eye(2), "layers.last.bias": np.zeros(2)}
+    identity = FrozenNetwork(NetworkSpec(2, 2), tensors)
     found = QueryNetwork(identity).decode(private).params
     assert found == pytest.approx([0.05, private.mean[1]], rel=1e-6)

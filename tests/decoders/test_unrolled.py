@@ -1,153 +1,68 @@
-"""Unrolled descent is descent, and can be differentiated through."""
-
-from itertools import permutations
+"""Unrolled descent finds points whose sketch is the one that was seen."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.cluster import KMeans
 
-from sketchlearn import FourierFeatures, Scaling, sketch_rows
-from sketchlearn.decoders.unrolled import (
-    UnrolledDecoder,
-    descend,
-    hungarian_loss,
-    kmeans_loss,
-    unrolled_centroids,
+from sketchlearn import (
+    ConcatenatedFeatures,
+    FourierFeatures,
+    NystromFeatures,
+    Scaling,
+    clipped,
+    sketch_rows,
 )
+from sketchlearn.decoders.unrolled import UnrolledDecoder
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.meta.descent import unrolled_centroids
+from sketchlearn.meta.differentiable import differentiable
 from sketchlearn.testing import release_seeded
 
-RNG = torch.Generator().manual_seed(0)
-MATRIX = torch.randn(3, 12, generator=RNG, dtype=torch.float64)
-TARGET = 0.3 * torch.randn(12, generator=RNG, dtype=torch.float64)
-INITIAL = torch.randn(4, 3, generator=RNG, dtype=torch.float64)
 POINTS = np.array([[-0.6, 0.2], [0.5, 0.5], [0.3, -0.7]])
 SCALING = Scaling.from_bounds(-8.0, 8.0, n_features=2)
-
-
-def phi(rows):
-    return torch.cos(rows @ MATRIX)
-
-
-def run(optimiser, n_steps, **options):
-    options = {"initial": INITIAL, "rate": 0.1, **options}
-    return unrolled_centroids(
-        TARGET, phi, n_steps=n_steps, optimiser=optimiser, **options
-    )
-
-
-def slope_by_hand(centroids):
-    phases = centroids @ MATRIX.numpy()
-    error = np.cos(phases).mean(axis=0) - TARGET.numpy()
-    return 2 * (-np.sin(phases) * error / 4) @ MATRIX.numpy().T
-
-
-def test_plain_steps_follow_the_slope_computed_by_hand():
-    expected = INITIAL.numpy()
-    for _ in range(30):
-        expected = expected - 0.1 * slope_by_hand(expected)
-    assert np.allclose(run("sgd", 30, backward_steps=0), expected)
-
-
-def test_adam_steps_are_those_of_the_paper():
-    expected, first, second = INITIAL.numpy(), 0.0, 0.0
-    for i in range(1, 31):
-        slope = slope_by_hand(expected)
-        first = 0.9 * first + 0.1 * slope
-        second = 0.999 * second + 0.001 * slope**2
-        size = np.sqrt(second / (1 - 0.999**i))
-        expected = expected - 0.1 / (1 - 0.9**i) * first / size
-    assert np.allclose(run("adam", 30, backward_steps=0), expected, atol=1e-8)
-
-
-def test_a_cosine_schedule_slows_down_from_the_whole_rate_to_nothing():
-    """The slope of the sum is one everywhere: the way is the sum of the rates."""
-    found = descend(
-        lambda point: point,
-        torch.zeros(3),
-        rate=0.5,
-        n_steps=4,
-        optimiser="sgd",
-        schedule="cosine",
-    )
-    rates = [0.5 * (1 + np.cos(np.pi * i / 4)) / 2 for i in range(4)]
-    assert torch.allclose(found, torch.full((3,), -sum(rates)))
-
-
-@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
-def test_the_gradient_through_all_steps_is_the_true_one(optimiser):
-    def outcome(rate, std, matrix):
-        return unrolled_centroids(
-            TARGET,
-            lambda rows: torch.cos(rows @ matrix),
-            initial=std * INITIAL,
-            rate=rate,
-            n_steps=4,
-            optimiser=optimiser,
-        )
-
-    one = torch.ones((), dtype=torch.float64)
-    inputs = [0.1 * one, one.clone(), MATRIX.clone()]
-    assert torch.autograd.gradcheck(outcome, [x.requires_grad_() for x in inputs])
-
-
-def test_a_truncated_gradient_takes_the_earlier_steps_as_given():
-    rate = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
-    whole = run("sgd", 10, rate=rate, backward_steps=3)
-    middle = run("sgd", 7, backward_steps=0)
-    tail = run("sgd", 3, initial=middle, rate=rate)
-    assert torch.allclose(whole, tail)
-    slopes = [torch.autograd.grad(x.square().sum(), rate)[0] for x in (whole, tail)]
-    assert torch.allclose(*slopes)
-    assert slopes[0] != 0
-
-
-def test_decoding_alone_keeps_no_graph():
-    matrix = MATRIX.clone().requires_grad_()
-    found = unrolled_centroids(
-        TARGET,
-        lambda rows: torch.cos(rows @ matrix),
-        initial=INITIAL,
-        rate=0.1,
-        n_steps=3,
-        backward_steps=0,
-    )
-    assert not found.requires_grad
-
-
-def test_sketches_side_by_side_do_not_touch_each_other():
-    targets = torch.stack([TARGET, -TARGET])
-    starts = torch.stack([INITIAL, INITIAL + 1])
-    both = unrolled_centroids(targets, phi, initial=starts, rate=0.1, n_steps=5)
-    for i in range(2):
-        alone = unrolled_centroids(
-            targets[i], phi, initial=starts[i], rate=0.1, n_steps=5
-        )
-        assert torch.allclose(both[i], alone)
-
-
-def test_the_k_means_loss_is_the_inertia_of_scikit_learn():
-    rows = np.random.default_rng(0).normal(size=(50, 3))
-    lloyd = KMeans(4, n_init=1, random_state=0).fit(rows)
-    loss = kmeans_loss(torch.tensor(rows), torch.tensor(lloyd.cluster_centers_))
-    assert loss.item() * 50 == pytest.approx(lloyd.inertia_)
-
-
-def test_the_hungarian_loss_is_the_least_over_all_pairings():
-    left = torch.randn(2, 4, 3, generator=RNG, requires_grad=True)
-    right = torch.randn(2, 4, 3, generator=RNG)
-    losses = hungarian_loss(left, right)
-    for i in range(2):
-        tried = [
-            (left[i] - right[i, list(order)]).square().sum(dim=-1).mean().item()
-            for order in permutations(range(4))
+WIDE = Scaling.from_bounds(-16.0, 16.0, n_features=2)
+MATRIX = np.random.default_rng(0).normal(size=(2, 60)) * 2
+MAPS = {
+    "fourier": FourierFeatures(2, 60, scale=0.7, seed=0, scaling=SCALING),
+    "nystrom": NystromFeatures(8 * POINTS, scale=0.7, scaling=SCALING),
+    "relu": ActivationFeatures(MATRIX, activation="relu", scaling=SCALING),
+    "clipped": clipped(ActivationFeatures(MATRIX, activation="relu"), norm_bound=2.0),
+    "beside": ConcatenatedFeatures(
+        [
+            FourierFeatures(2, 20, scaling=SCALING),
+            ActivationFeatures(MATRIX, scaling=WIDE),
         ]
-        assert losses[i].item() == pytest.approx(min(tried), rel=1e-5)
-    (slope,) = torch.autograd.grad(losses.sum(), left)
-    assert slope.shape == left.shape
-    assert (slope != 0).all()
+    ),
+}
+
+
+@pytest.mark.parametrize("n_steps", [1, 5, 20])
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+@pytest.mark.parametrize("name", MAPS)
+def test_centres_are_those_of_the_descent_that_torch_differentiates(
+    name, optimiser, n_steps
+):
+    """A descent that lowers the loss is kept, so that its end is what is seen."""
+    feature_map = MAPS[name]
+    sketch = sketch_rows(8 * np.repeat(POINTS, 5, axis=0), feature_map)
+    settings = {"rate": 0.02, "n_steps": n_steps, "optimiser": optimiser}
+    decoding = UnrolledDecoder(3, seed=1, **settings).decode(sketch)
+    assert decoding.converged
+    scaling = (*feature_map.scalings, Scaling.identity(2))[0]
+    factor, shift = torch.tensor(scaling.factor), torch.tensor(scaling.shift)
+    phi = differentiable(feature_map)
+    start = 0.5 * np.random.default_rng(1).standard_normal((1, 3, 2))
+    found = unrolled_centroids(
+        torch.tensor(sketch.mean),
+        lambda scaled: phi(scaled / factor + shift),
+        initial=torch.from_numpy(start),
+        backward_steps=0,
+        **settings,
+    )
+    expected = (found[0] / factor + shift).numpy()
+    away = np.linalg.norm(decoding.params.centres - expected)
+    assert away < 1e-5 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(

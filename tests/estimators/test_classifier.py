@@ -184,3 +184,13 @@ def test_a_class_that_comes_later_is_planned_even_if_the_first_one_is_constant()
     later = rng.normal(size=(300, 2)) - 5
     found.partial_fit(later, np.full(300, 2))
     assert found.score(later, np.full(300, 2)) > 0.98
+
+
+@pytest.mark.parametrize("offset", [1e5, 1e7, 1e9])
+def test_where_the_rows_are_does_not_matter(offset):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=2000)
+    rows = 6 * rng.normal(size=(4, 3))[labels] + rng.normal(size=(2000, 3))
+    here = CompressiveClassifier().fit(rows, labels).score(rows, labels)
+    there = CompressiveClassifier().fit(rows + offset, labels)
+    assert there.score(rows + offset, labels) == pytest.approx(here, abs=0.005)

@@ -9,7 +9,8 @@ from sketchlearn import sketch_rows
 from sketchlearn.experiments.pca_methods import METHODS, pca_method, weights_file
 from sketchlearn.experiments.pca_sets import load_sets
 from sketchlearn.features.quadratic import QuadraticFeatures
-from sketchlearn.sqnet import SQNet, SQNetSpec
+from sketchlearn.meta.sqnet import TrainableSQNet
+from sketchlearn.sqnet import SQNetSpec
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +59,8 @@ def test_the_papers_network_sees_padded_rows(data, tmp_path):
     spec = SQNetSpec(
         26, 8, inputs="outer", output="symmetric", decoder={"head": "tanh"}
     )
-    net = SQNet(spec, seed=1)
-    net.save(tmp_path / weights_file(8))
+    net = TrainableSQNet(spec, seed=1)
+    net.freeze().save(tmp_path / weights_file(8))
     method, wide = pca_method("sqnet", tmp_path), data[1]
     padded = np.pad(wide.rows, ((0, 0), (0, 2))).astype(np.float32)
     with torch.no_grad():

@@ -1,21 +1,12 @@
-"""Activation features are σ(Wx), to the bit, and torch can differentiate every map."""
+"""Activation features are σ(Wx), to the bit."""
 
 import numpy as np
 import pytest
-import torch
 
 from contracts import check_feature_map
-from sketchlearn import (
-    ConcatenatedFeatures,
-    FourierFeatures,
-    MomentFeatures,
-    NystromFeatures,
-    Scaling,
-    clipped,
-)
+from sketchlearn import Scaling
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.activation import ActivationFeatures
-from sketchlearn.features.differentiable import differentiable
 
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(3, 10))
@@ -41,35 +32,9 @@ def test_activation_features_are_a_feature_map(activation):
 def test_values_are_those_of_the_formula(activation):
     phi = ActivationFeatures(MATRIX, activation=activation, scaling=SCALING)
     expected = HAND[activation](SCALING(ROWS) @ MATRIX)
-    assert np.allclose(phi(ROWS), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "phi",
-    [
-        FourierFeatures(3, 8, scaling=SCALING),
-        NystromFeatures(ROWS[:5], scale=0.7, scaling=SCALING),
-        ActivationFeatures(MATRIX, activation="tanh"),
-        clipped(ActivationFeatures(MATRIX, activation="relu"), norm_bound=2.0),
-        ConcatenatedFeatures([FourierFeatures(3, 8), ActivationFeatures(MATRIX)]),
-    ],
-    ids=lambda phi: phi.kind,
-)
-def test_the_differentiable_form_is_the_same_function(phi):
-    tensor = torch.from_numpy(ROWS).reshape(3, 50, 3).requires_grad_()
-    values = differentiable(phi)(tensor)
-    assert values.shape == (3, 50, phi.sketch_size)
-    assert np.allclose(values.detach().reshape(150, -1), phi(ROWS), atol=1e-4)
-    (slope,) = torch.autograd.grad(values.sum(), tensor)
-    step = torch.zeros_like(tensor)
-    step[1, 7, 2] = 1e-6
-    change = (differentiable(phi)(tensor + step) - values).sum().item() / 1e-6
-    assert slope[1, 7, 2].item() == pytest.approx(change, rel=1e-3, abs=1e-4)
-
-
-def test_a_map_without_a_differentiable_form_is_refused():
-    with pytest.raises(FeatureMapError, match="no differentiable form"):
-        differentiable(MomentFeatures(3))
+    # half a grid point of a phase, where there are phases
+    grid = 2 * np.pi * 2.0**-17 if activation in ("fourier", "cos", "sin") else 0.0
+    assert np.allclose(phi(ROWS), expected, atol=1e-5 + grid)
 
 
 def test_rows_beyond_the_range_of_an_unbounded_activation_are_refused():

@@ -76,7 +76,7 @@ def test_subspace_features_are_fourier_features_of_the_projection():
     phi = MAPS["fourier"]
     phases = (ROWS - CENTRE) @ BASIS @ phi.frequencies
     expected = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
-    assert np.allclose(phi(ROWS), expected, atol=1e-5)
+    assert np.allclose(phi(ROWS), expected, atol=2 * np.pi * 2.0**-17 + 1e-5)
     radii = np.linalg.norm(phi.frequencies, axis=0)
     assert 0.2 <= radii.min() <= radii.max() <= 3.5001
 

@@ -6,10 +6,9 @@ import torch
 
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.ckm_descent import CKMSpec
-from sketchlearn.decoders.iterative_ckm import IterativeCKM
-from sketchlearn.decoders.unrolled import kmeans_loss
 from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
 from sketchlearn.mechanisms import gaussian_sigma
+from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.clustering import (
     ClusteringConfig,
     ClusteringProblem,
@@ -18,6 +17,7 @@ from sketchlearn.meta.clustering import (
 )
 from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.descent import kmeans_loss
 from sketchlearn.meta.runs import TASKS, train_run
 from sketchlearn.meta.trainer import train
 from sketchlearn.registry import load_card, load_model
@@ -77,7 +77,7 @@ def test_no_row_is_both_sketched_and_judged():
 def test_lloyds_own_centroids_have_loss_zero(monkeypatch):
     problem = make_problem()
     batch = draw(problem)
-    model = IterativeCKM(CKMSpec())
+    model = TrainableCKM(CKMSpec())
     monkeypatch.setattr(problem, "_decode", lambda model, batch: batch.reference)
     assert float(problem.loss(model, batch)) == pytest.approx(0, abs=1e-6)
 
@@ -89,8 +89,8 @@ def test_the_hungarian_loss_is_added_with_its_weight():
         problem = make_problem(clusters=(1, 1), hungarian=weight)
         batch = draw(problem)
         with torch.no_grad():
-            losses.append(float(problem.loss(IterativeCKM(CKMSpec(n_steps=1)), batch)))
-            found = problem._decode(IterativeCKM(CKMSpec(n_steps=1)), batch)
+            losses.append(float(problem.loss(TrainableCKM(CKMSpec(n_steps=1)), batch)))
+            found = problem._decode(TrainableCKM(CKMSpec(n_steps=1)), batch)
     away = (found - batch.reference).square().sum(dim=(1, 2))
     expected = float((away / kmeans_loss(batch.query, batch.reference)).mean())
     assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)
@@ -108,7 +108,7 @@ def test_noise_is_that_of_a_release_of_the_imitated_size():
 
 def test_decoding_padded_episodes_equals_decoding_each_alone():
     problem = make_problem(episodes=3)
-    batch, model = draw(problem), IterativeCKM(CKMSpec(n_steps=40))
+    batch, model = draw(problem), TrainableCKM(CKMSpec(n_steps=40))
     with torch.no_grad():
         together = problem._decode(model, batch)
         for i, d in enumerate([2, 3, 5]):
@@ -126,7 +126,7 @@ def test_decoding_padded_episodes_equals_decoding_each_alone():
 
 def test_gradients_reach_every_number_through_the_whole_descent():
     problem = make_problem(backward_steps=20)
-    model = IterativeCKM(CKMSpec(n_steps=20))
+    model = TrainableCKM(CKMSpec(n_steps=20))
     problem.loss(model, draw(problem)).backward()
     for value in model.numbers.values():
         assert torch.isfinite(value.grad)
@@ -134,7 +134,7 @@ def test_gradients_reach_every_number_through_the_whole_descent():
 
 
 def test_gradients_through_the_last_steps_leave_the_start_out():
-    problem, model = make_problem(backward_steps=3), IterativeCKM(CKMSpec(n_steps=20))
+    problem, model = make_problem(backward_steps=3), TrainableCKM(CKMSpec(n_steps=20))
     problem.loss(model, draw(problem)).backward()
     assert model.numbers["initial_std"].grad is None
     assert model.numbers["radius"].grad != 0
@@ -155,7 +155,7 @@ def test_ngopt_and_gradients_lower_the_score_on_held_out_datasets(learn):
     problem = make_problem(
         clusters=(1, 1), search_steps=20, search_batches=1, optimisers=["adam"]
     )
-    model = IterativeCKM(CKMSpec(n_steps=10))
+    model = TrainableCKM(CKMSpec(n_steps=10))
     with torch.no_grad():
         model.numbers["rate"].fill_(-7.0)
         model.numbers["initial_std"].fill_(0.0)
@@ -168,7 +168,7 @@ def test_every_choice_is_tried_and_the_best_is_in_the_spec():
     problem = make_problem(
         search_steps=4, activations=["fourier", "tanh"], optimisers=["adam", "sgd"]
     )
-    model = IterativeCKM(CKMSpec(n_steps=5))
+    model = TrainableCKM(CKMSpec(n_steps=5))
     result = evolve_ckm(model, problem, TrainConfig(steps=1))
     tried = {(record["activation"], record["optimiser"]) for record in result.history}
     assert len(tried) == 4
@@ -209,10 +209,11 @@ def test_the_task_builds_the_papers_form_with_one_matrix():
     model, problem = build_ckm(config, TRAINING, HELD_OUT)
     assert model.weight.shape == (196, 10)
     assert draw(problem).directions.shape[-1] == 20
-    narrow, wide = (model.feature_map(d, 20).matrix for d in (3, 196))
+    frozen = model.freeze()
+    narrow, wide = (frozen.feature_map(d, 20).matrix for d in (3, 196))
     assert np.array_equal(narrow, wide[:3])
     with pytest.raises(FeatureMapError, match="up to 196 features into 20 numbers"):
-        model.feature_map(3, 22)
+        frozen.feature_map(3, 22)
 
 
 def test_datasets_must_not_be_on_both_sides_and_relu_has_no_private_form():

@@ -167,5 +167,5 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(
         evolution, "import_extra", lambda module, extra: real("no_such", extra)
     )
-    with pytest.raises(MissingExtraError, match=r"sketchlearn\[meta\]"):
+    with pytest.raises(MissingExtraError, match=r"sketchlearn\[train\]"):
         evolve(Scaled(), Fit(), TrainConfig(steps=1))

@@ -12,11 +12,12 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import nn
 
-from sketchlearn.decoders.equivariant import EquivariantDecoder, PriorNetwork
+from sketchlearn.decoders.equivariant import EquivariantDecoder
 from sketchlearn.errors import ConfigError, FeatureMapError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.meta.second_moments import (
     CorrelationConfig,
@@ -25,8 +26,9 @@ from sketchlearn.meta.second_moments import (
     log_area_ratio,
     stein_loss,
 )
+from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
-from sketchlearn.sqnet import SQNet, SQNetSpec
+from sketchlearn.sqnet import SQNetSpec
 
 
 def alike(name, d, correlation, *, constant=0):
@@ -204,7 +206,7 @@ def test_the_loss_is_the_log_ratio_and_a_share_of_steins():
 
 
 def zero_net(d):
-    net = SQNet(SQNetSpec(d, 4, inputs="outer", output="symmetric"))
+    net = TrainableSQNet(SQNetSpec(d, 4, inputs="outer", output="symmetric"))
     with torch.no_grad():
         for weight in net.parameters():
             weight.zero_()
@@ -281,7 +283,7 @@ def test_a_trained_prior_is_a_decoder():
     weights = trained.model.to_weights(trained.card)
     assert weights.card["task"] == "correlations"
     decoder = EquivariantDecoder.from_weights(weights)
-    omega = random_groups(16, 3, np.random.default_rng(0))
+    omega = random_groups(16, 3, seed=0)
     truth = np.full((16, 16), 0.5) + 0.5 * np.eye(16)
     with torch.no_grad():
         tensors = torch.from_numpy(omega)[None], torch.from_numpy(truth @ omega)[None]

@@ -9,6 +9,7 @@ from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.mechanisms import gaussian_sigma
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks import (
     AbstractTask,
     EpisodeConfig,
@@ -16,7 +17,7 @@ from sketchlearn.meta.tasks import (
     SecondMomentTask,
 )
 from sketchlearn.meta.trainer import train
-from sketchlearn.sqnet import SQNet, SQNetSpec
+from sketchlearn.sqnet import SQNetSpec
 
 RNG = np.random.default_rng(0)
 
@@ -248,7 +249,7 @@ def test_an_sqnet_learns_second_moments_of_datasets_it_never_saw(epsilon):
     )  # fmt: skip
     problem = RowProblem(SecondMomentTask(), made[:9], config, held_out=made[9:])
     spec = SQNetSpec(4, 5, inputs="outer", output="symmetric", decoder={"head": "tanh"})
-    model = SQNet(spec, seed=0)
+    model = TrainableSQNet(spec, seed=0)
     result = train(
         model, problem, TrainConfig(steps=80, learning_rate=0.03, validate_every=40)
     )

@@ -25,6 +25,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.waves import VALUE_BITS
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
@@ -35,10 +36,10 @@ __all__ = [
     "Clusters",
     "FourierAtoms",
     "NystromAtoms",
+    "nystrom_atoms",
     "read_atomic",
 ]
 
-_FLOAT32_STEP = 2.0**-23
 
 Pull = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -282,14 +283,12 @@ def read_atomic(sketch: Sketch | PrivateSketch) -> AtomicSketch:
     if isinstance(features, FourierFeatures):
         atoms = FourierAtoms(features.frequencies.astype(np.float64))
     else:
-        scaling, weights = features.scaling, features.weights()
-        marks = weights["landmarks"] if scaling is None else scaling(features.landmarks)
-        atoms = NystromAtoms(marks, weights["root"].astype(np.float64), features.scale)
+        atoms = nystrom_atoms(features)
     target = sketch.mean[where] / shrink
     # Squared norm of a row's features: m / 2 (Fourier), or about 1 at most (Nyström).
     norm = len(target) / 2 if isinstance(features, FourierFeatures) else 1.0
     scatter = max(norm - float(target @ target), 0.0) / len(target)
-    variance = scatter / sketch.count + _FLOAT32_STEP**2
+    variance = scatter / sketch.count + 2.0 ** (-2 * VALUE_BITS)
     if isinstance(sketch, PrivateSketch):
         variance += (sketch.noise_std / sketch.count / shrink) ** 2
     return AtomicSketch(
@@ -299,6 +298,14 @@ def read_atomic(sketch: Sketch | PrivateSketch) -> AtomicSketch:
         noise=float(np.sqrt(variance)),
         is_bounded=features.scaling is not None,
     )
+
+
+def nystrom_atoms(features: NystromFeatures) -> NystromAtoms:
+    """The atoms of a Nyström map."""
+    marks = np.asarray(features.landmarks, np.float64)
+    if features.scaling is not None:
+        marks = features.scaling(marks)
+    return NystromAtoms(marks, features.root.astype(np.float64), features.scale)
 
 
 def _find(

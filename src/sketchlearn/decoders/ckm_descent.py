@@ -7,14 +7,16 @@ A cluster is a Gaussian or a point; its features are those of linear units,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, final
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias, final
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from sketchlearn.decoders.unrolled import InnerOptimiser, descend
+from sketchlearn.decoders.descent import InnerOptimiser, descend
+from sketchlearn.decoders.pullback import activate
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.activation import Activation, activate
+from sketchlearn.features.activation import Activation
 
 __all__ = [
     "DAMPED",
@@ -26,16 +28,20 @@ __all__ = [
     "fit_frame",
 ]
 
+Array: TypeAlias = NDArray[np.float64]
 Atoms = Literal["gaussian", "point"]
 
 DAMPED: tuple[Activation, ...] = ("fourier", "cos", "sin")
 """Activations whose mean over a Gaussian is a factor times the value at its centre."""
 
-_FRAME_RATE = 0.1
-_FRAME_SPREAD = 0.4
-_FRAME_BLUR = 0.5
-_LEAST_SPREAD = 1e-3
-_MAX_LOG = 5.0
+FRAME_RATE, FRAME_SPREAD, FRAME_BLUR = 0.1, 0.4, 0.5
+"""Of the fit of one Gaussian to all rows: rate, first spread, and blur."""
+
+LEAST_SPREAD = 1e-3
+"""Least spread of that Gaussian."""
+
+MAX_LOG = 5.0
+"""Largest logarithm of a cluster's spread over that of all rows, either way."""
 
 
 @final
@@ -75,107 +81,127 @@ class CKMSpec:
 class CKMFit(NamedTuple):
     """Where a descent ended, in the scaled units of the rows."""
 
-    centroids: Tensor
-    """Shape (..., k, width), brought back into [-1, 1]."""
+    centroids: Array
+    """Shape (..., k, d), brought back into [-1, 1]."""
 
-    variances: Tensor
-    """Common to all clusters, shape (..., width); zero for points."""
+    variances: Array
+    """Common to all clusters, shape (..., d); zero for points."""
 
-    misfit: Tensor
+    misfit: Array
     """Squared distance of the sketches, shape (...)."""
 
-    objective: Tensor
+    objective: Array
     """What was lowered: the misfit and the pull, shape (...)."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CKMObjective:
-    """What is lowered, of one tensor: the rows u, then a row of log sqrt(v) / τ."""
+    """What is lowered, of one array: the rows u, then a row of log sqrt(v) / τ."""
 
     spec: CKMSpec
-    target: Tensor  # (..., size)
-    matrix: Tensor  # (..., width, n_units)
-    centre: Tensor  # μ, (..., 1, width)
-    unit: Tensor  # τ, (..., 1, width)
-    pull: Tensor  # (...)
+    target: Array  # (size,)
+    matrix: Array  # (d, n_units)
+    centre: Array  # μ, (1, d)
+    unit: Array  # τ, (1, d)
+    pull: float
     blur: float = 0.0  # standard deviation of noise that all rows are taken to have
 
-    def __call__(self, point: Tensor) -> Tensor:
-        """Misfit and pull, shape (...)."""
-        misfit = self._misfit(*self._clusters(point))
-        return misfit + self._pull(point)
-
-    def fit_at(self, point: Tensor) -> CKMFit:
-        """The clusters of a point, and how well they fit."""
+    def fit_at(self, point: Array) -> CKMFit:
+        """The clusters of a point (..., k + 1, d), and how well they fit."""
         centroids, variances = self._clusters(point)
-        centroids = centroids.nan_to_num(0.0).clamp(-1, 1)
-        misfit = self._misfit(centroids, variances)
-        objective = misfit + self._pull(point)
-        return CKMFit(centroids, variances.squeeze(-2), misfit, objective)
+        centroids = np.nan_to_num(centroids, nan=0.0).clip(-1, 1)
+        values, _ = activate(centroids @ self.matrix, self.spec.activation)
+        features = values.mean(axis=-2) * self._damping(variances)
+        away = (features - self.target) * self._fog
+        misfit: Array = np.vecdot(away, away)
+        objective = misfit + self.pull * np.square(point[..., :-1, :]).sum((-2, -1))
+        return CKMFit(centroids, variances[..., 0, :], misfit, objective)
 
-    def _clusters(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        centroids = self.centre + self.unit * point[..., :-1, :]
-        if self.spec.atoms == "point":
-            return centroids, torch.zeros_like(self.unit)
-        # So far that nothing overflows; no cluster is that much wider than all rows.
-        logs = point[..., -1:, :].clamp(-_MAX_LOG, _MAX_LOG)
-        return centroids, (self.unit * logs.exp()).square()
-
-    def _misfit(self, centroids: Tensor, variances: Tensor) -> Tensor:
-        features = activate(centroids @ self.matrix, self.spec.activation).mean(dim=-2)
+    def slope(self, point: Array) -> Array:
+        """Gradient of the objective, of the shape of the point."""
+        rows, logs = point[..., :-1, :], point[..., -1:, :]
+        centroids, variances = self._clusters(point)
+        values, pull = activate(centroids @ self.matrix, self.spec.activation)
+        means, damping = values.mean(axis=-2), self._damping(variances)
+        by = 2 * (means * damping - self.target) * self._fog**2  # (..., size)
+        share = (by * damping / rows.shape[-2])[..., None, :]
+        result = np.zeros_like(point)
+        result[..., :-1, :] = self.unit * (pull(share) @ self.matrix.T)
+        result[..., :-1, :] += 2 * self.pull * rows
         if self.spec.atoms == "gaussian":
-            features = features * self._by_unit(variances)
-        away = features - self.target
-        if self.blur:
-            away = away * self._by_unit(torch.full_like(self.unit, self.blur**2))
-        return away.square().sum(dim=-1)
+            n_units = self.matrix.shape[1]
+            by_unit = (by * means * damping).reshape(*by.shape[:-1], -1, n_units)
+            by_variance = -0.5 * by_unit.sum(axis=-2, keepdims=True) @ self._squares.T
+            inside = np.abs(logs) <= MAX_LOG
+            result[..., -1:, :] = 2 * variances * by_variance * inside
+        return result
 
-    def _by_unit(self, variances: Tensor) -> Tensor:
+    def _clusters(self, point: Array) -> tuple[Array, Array]:
+        centroids = self.centre + self.unit * point[..., :-1, :]
+        logs = point[..., -1:, :]
+        if self.spec.atoms == "point":
+            return centroids, np.zeros_like(logs)
+        # So far that nothing overflows; no cluster is that much wider than all rows.
+        return centroids, np.square(self.unit * np.exp(logs.clip(-MAX_LOG, MAX_LOG)))
+
+    def _damping(self, variances: Array) -> Array:
+        """What clusters of some width do to every feature, (..., size)."""
+        is_point = self.spec.atoms == "point"
+        return np.ones_like(self.target) if is_point else self._by_unit(variances)
+
+    def _by_unit(self, variances: Array) -> Array:
         """Damping of every feature, (..., size)."""
-        factors = damp(variances, self.matrix)
+        factors = damp(variances[..., 0, :], self._squares)
         n_copies = self.target.shape[-1] // factors.shape[-1]
-        return torch.cat([factors] * n_copies, dim=-1)
+        return np.concatenate([factors] * n_copies, axis=-1)
 
-    def _pull(self, point: Tensor) -> Tensor:
-        return self.pull * point[..., :-1, :].square().sum(dim=(-2, -1))
+    @cached_property
+    def _squares(self) -> Array:
+        return np.square(self.matrix)
+
+    @cached_property
+    def _fog(self) -> Array | float:
+        """How much the blur damps every feature."""
+        noise = np.full_like(self.unit, self.blur**2)
+        return self._by_unit(noise) if self.blur else 1.0
 
 
-def fit_frame(spec: CKMSpec, target: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre and spread of all rows, (..., 1, width): one Gaussian fitted to them.
+def fit_frame(spec: CKMSpec, target: Array, matrix: Array) -> tuple[Array, Array]:
+    """Centre and spread of all rows, both (1, d): one Gaussian fitted to them.
 
     Rows are blurred for it, or the fit could end at one of several clusters.
     """
-    shape = (*target.shape[:-1], 1, matrix.shape[-2])
-    nothing, one = target.new_zeros(shape), target.new_ones(shape)
+    nothing, one = np.zeros((1, len(matrix))), np.ones((1, len(matrix)))
     if spec.atoms == "point":
         return nothing, one
-    given = target.detach(), matrix.detach()
-    unit = _FRAME_SPREAD * one
-    no_pull = target.new_zeros(())
-    objective = CKMObjective(spec, *given, nothing, unit, no_pull, _FRAME_BLUR)
+    unit = FRAME_SPREAD * one
+    objective = CKMObjective(
+        spec, target, matrix, nothing, unit, pull=0.0, blur=FRAME_BLUR
+    )
     point = descend(
-        objective,
-        torch.cat([nothing, nothing], dim=-2),
-        rate=_FRAME_RATE,
+        objective.slope,
+        np.concatenate([nothing, nothing]),
+        rate=FRAME_RATE,
         n_steps=spec.n_steps // 2,
         schedule="cosine",
-        backward_steps=0,
     )
-    centre, logs = (unit * point[..., :1, :]), point[..., 1:, :]
-    return centre, (unit * logs.exp()).clamp(_LEAST_SPREAD, 1.0)
+    centre, logs = unit * point[:1], point[1:]
+    return centre, (unit * np.exp(logs)).clip(LEAST_SPREAD, 1.0)
 
 
-def damp(variances: Tensor, matrix: Tensor) -> Tensor:
-    r"""How much variances (..., 1, width) shrink the means of units, (..., n_units).
+def damp(variances: Array, squares: Array) -> Array:
+    r"""How much variances (..., d) shrink the means of units, (..., n_units).
+
+    ``squares`` are those of W, of shape (d, n_units).
 
     For a Gaussian, :math:`E \cos w^\top x = e^{-\frac12 w^\top \mathrm{diag}(v)\,w}
     \cos w^\top \mu`, and likewise for the sine.
 
     Examples
     --------
-    >>> damp(torch.tensor([[2.0]]), torch.tensor([[1.0, 0.0]])).tolist()
-    [0.3678794503211975, 1.0]
+    >>> damp(np.array([2.0]), np.array([[1.0, 0.0]])).round(6).tolist()
+    [0.367879, 1.0]
     """
-    factors: Tensor = torch.exp(-0.5 * variances @ matrix.square()).squeeze(-2)
+    factors: Array = np.exp(-0.5 * variances @ squares)
     return factors

@@ -71,7 +71,7 @@ class CLOMPRDecoder(AbstractDecoder[Clusters]):
     Examples
     --------
     >>> import sketchlearn as sl
-    >>> phi = sl.FourierFeatures(n_features=1, sketch_size=40, seed=0)
+    >>> phi = sl.FourierFeatures(n_features=1, sketch_size=40, seed=1)
     >>> sketch = sl.sketch_rows([[-2.0], [3.0], [3.0], [3.0]], phi)
     >>> decoder = CLOMPRDecoder(2, atoms="dirac", bounds=(-5, 5))
     >>> found = decoder.decode(sketch).params

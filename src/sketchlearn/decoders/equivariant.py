@@ -21,35 +21,48 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self, final
+from functools import cached_property
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from scipy.linalg import cholesky, solve_triangular
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, decode_moments
-from sketchlearn.networks import export_tensors, import_tensors, spec_from_dict
+from sketchlearn.networks import (
+    Affine,
+    Gelu,
+    LayerNorm,
+    frozen_tensors,
+    spec_from_dict,
+)
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch
 from sketchlearn.weights import Weights
 
-__all__ = ["EquivariantDecoder", "PriorNetwork", "PriorSpec", "complete_correlation"]
+__all__ = ["EquivariantDecoder", "FrozenPrior", "PriorSpec", "complete_correlation"]
 
 QUERY_ROWS = 256
 """Features whose attention is computed at once; bounds the memory for many."""
 
-_N_PAIRS = 4
-_N_SCALARS = 6
-_UNSEEN = 0.02
+N_PAIRS = 4
+"""Numbers that are said of a pair of features."""
+
+N_SCALARS = 6
+"""Numbers that are said of a feature, beside its loadings."""
+
+UNSEEN = 0.02
+"""Least share of a feature's variance that is taken to be unseen."""
+
+Array: TypeAlias = NDArray[np.float64]
 
 
 @final
 @dataclass(frozen=True)
 class PriorSpec:
-    """Architecture of a :class:`PriorNetwork`."""
+    """Architecture of a :class:`FrozenPrior`."""
 
     n_loadings: int = 12
     """Strongest sketched directions that a feature's token tells of."""
@@ -73,7 +86,8 @@ class PriorSpec:
 
 
 @final
-class PriorNetwork(nn.Module):
+@dataclass(frozen=True, eq=False)
+class FrozenPrior:
     r"""Correlations from :math:`Y = P\Omega`: tokens, attention, prior, BFGS.
 
     Feature i is a token of its Nyström loadings, its communality and the energy of
@@ -87,157 +101,159 @@ class PriorNetwork(nn.Module):
     ----------
     spec : PriorSpec
         Sizes.
-    seed : int
-        Seed of the first weights, which leave the features almost independent.
-
-    Examples
-    --------
-    >>> net = PriorNetwork(PriorSpec(width=8, depth=1, n_heads=2, rank=2))
-    >>> P, omega = torch.full((1, 5, 5), 0.5) + torch.eye(5) / 2, torch.ones(1, 5, 1)
-    >>> net(omega, P @ omega).shape
-    torch.Size([1, 5, 5])
+    tensors : mapping of arrays
+        Weights by name, as in a weights file. Kept as read-only float32 copies.
     """
 
-    def __init__(self, spec: PriorSpec, *, seed: int = 0) -> None:
-        super().__init__()
-        self.spec = spec
-        with torch.random.fork_rng([]):
-            torch.manual_seed(seed)
-            self.inputs = nn.Linear(2 * spec.n_loadings + _N_SCALARS, spec.width)
-            self.blocks = nn.ModuleList(
-                _Block(spec.width, spec.n_heads) for _ in range(spec.depth)
-            )
-            self.norm = nn.LayerNorm(spec.width)
-            self.outputs = nn.Linear(spec.width, spec.rank + 1)
-            nn.init.normal_(self.outputs.weight, std=0.05)
-            nn.init.zeros_(self.outputs.bias)
-            nn.init.zeros_(self.outputs.weight[-1])
+    spec: PriorSpec
+    tensors: Mapping[str, NDArray[np.float32]]
 
-    @override
-    def forward(self, omega: Tensor, seen: Tensor) -> Tensor:
-        """Correlations (b, d, d) from Ω and P Ω, both (b, d, n_columns).
+    def __post_init__(self) -> None:
+        kept = frozen_tensors(self.tensors, _shapes(self.spec))
+        object.__setattr__(self, "tensors", kept)
 
-        The network works in float32; everything else in the type of the inputs.
-        """
+    def __call__(self, omega: Array, seen: Array) -> Array:
+        """Correlations (d, d) from Ω and P Ω, both (d, n_columns)."""
         omega, seen = _orthonormal(omega, seen)
         loadings = _nystrom(omega, seen)
-        explained = (loadings**2).sum(dim=2, keepdim=True)
-        unseen = (1 - explained).clamp_min(_UNSEEN).sqrt()
-        tokens = self.inputs(self._tokens(omega, seen, loadings, explained).float())
-        pairs = _pairs(loadings.float(), explained.float(), unseen.float())
-        for block in self.blocks:
+        explained = np.square(loadings).sum(axis=1, keepdims=True)
+        unseen = np.sqrt(np.maximum(1 - explained, UNSEEN))
+        tokens = self._affine("inputs")(
+            _tokens(self.spec.n_loadings, omega, seen, loadings)
+        )
+        pairs = _Pairs(loadings, explained, unseen)
+        for block in self._blocks:
             tokens = block(tokens, pairs)
-        output = self.outputs(self.norm(tokens)).to(seen.dtype)
-        h, scale = output[..., :-1], 0.6 * unseen * output[..., -1:].clamp(-3, 3).exp()
-        h = h / (1 + (h**2).sum(dim=2, keepdim=True)).sqrt()
-        diagonal = (scale**2 * (1 - (h**2).sum(dim=2, keepdim=True))).squeeze(2)
+        output = self._affine("outputs")(self._norm("norm")(tokens))
+        h, scale = output[:, :-1], 0.6 * unseen * np.exp(output[:, -1:].clip(-3, 3))
+        h = h / np.sqrt(1 + np.square(h).sum(axis=1, keepdims=True))
+        diagonal = scale[:, 0] ** 2 * (1 - np.square(h).sum(axis=1))
         return complete_correlation(omega, seen, diagonal, h * scale)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and model card as one value, to be saved."""
-        tensors = export_tensors(self)
-        return Weights("equivariant", asdict(self.spec), tensors, card or {})
+        return Weights("equivariant", asdict(self.spec), self.tensors, card or {})
 
-    def _tokens(
-        self, omega: Tensor, seen: Tensor, loadings: Tensor, explained: Tensor
-    ) -> Tensor:
-        """What is said of each feature: (b, d, 2 n_loadings + 6)."""
-        b, d, columns = omega.shape
-        u, s, _ = torch.linalg.svd(loadings, full_matrices=False)
-        signs = torch.where((u**3).sum(dim=1, keepdim=True) < 0, -1.0, 1.0)
-        keep = min(columns, self.spec.n_loadings)
-        pad = (0, self.spec.n_loadings - keep)
-        strongest = nn.functional.pad((u * signs * s[:, None])[..., :keep], pad)
-        spectrum = nn.functional.pad(s[:, :keep] / math.sqrt(d), pad)[:, None]
-        energy = torch.log1p((seen**2).mean(dim=2, keepdim=True) * d)
-        leverage = ((omega**2).sum(dim=2, keepdim=True) * d / columns + 1e-6).log()
-        sizes = torch.tensor([math.log(d) / 5, math.log(columns) / 3]).to(seen)
-        shared = [spectrum.expand(b, d, -1), sizes.expand(b, d, -1)]
-        share = torch.full_like(explained, 5 * columns / d)
-        own = [strongest, explained, 0.3 * energy, 0.3 * leverage, share]
-        return torch.cat([*own, *shared], dim=2)
+    @cached_property
+    def _blocks(self) -> list[_Block]:
+        return [self._block(f"blocks.{index}") for index in range(self.spec.depth)]
+
+    def _block(self, name: str) -> _Block:
+        feed = self._norm(f"{name}.feed.0"), self._affine(f"{name}.feed.1")
+        return _Block(
+            attend=(self._norm(f"{name}.norm"), self._affine(f"{name}.attend")),
+            pair_bias=self.tensors[f"{name}.pair_bias"],
+            mix=self._affine(f"{name}.mix"),
+            feed=(*feed, Gelu(), self._affine(f"{name}.feed.3")),
+        )
+
+    def _affine(self, name: str) -> Affine:
+        return Affine(self._array(f"{name}.weight"), self._array(f"{name}.bias"))
+
+    def _norm(self, name: str) -> LayerNorm:
+        return LayerNorm(self._array(f"{name}.weight"), self._array(f"{name}.bias"))
+
+    def _array(self, name: str) -> Array:
+        return self.tensors[name].astype(np.float64)
 
 
 @final
-class _Block(nn.Module):
-    """Attention over features with a bias for each pair, then a two-layer network."""
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Attention over features with a bias for each pair, then a two-layer network.
 
-    def __init__(self, width: int, n_heads: int) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.norm, self.attend = nn.LayerNorm(width), nn.Linear(width, 3 * width)
-        self.pair_bias = nn.Parameter(torch.zeros(n_heads, _N_PAIRS))
-        self.mix = nn.Linear(width, width)
-        self.feed = nn.Sequential(
-            nn.LayerNorm(width),
-            nn.Linear(width, 2 * width),
-            nn.GELU(),
-            nn.Linear(2 * width, width),
-        )
+    Attention is in float32: its time and memory grow with the square of d.
+    """
 
-    @override
-    def forward(self, tokens: Tensor, pairs: Tensor) -> Tensor:
-        b, d, width = tokens.shape
-        size = width // self.n_heads
-        split = self.attend(self.norm(tokens)).view(b, d, 3, self.n_heads, size)
-        query, key, value = split.permute(2, 0, 3, 1, 4)
-        parts = []
+    attend: tuple[LayerNorm, Affine]
+    pair_bias: NDArray[np.float32]  # (n_heads, N_PAIRS)
+    mix: Affine
+    feed: tuple[LayerNorm, Affine, Gelu, Affine]
+
+    def __call__(self, tokens: Array, pairs: _Pairs) -> Array:
+        """(d, width) → (d, width)."""
+        d, width = tokens.shape
+        size = width // len(self.pair_bias)
+        norm, split = self.attend
+        parts = split(norm(tokens)).astype(np.float32).reshape(d, 3, -1, size)
+        query, key, value = parts.transpose(1, 2, 0, 3)  # (n_heads, d, size)
+        query = query * np.float32(size**-0.5)
+        attended = np.empty((d, width))
         for start in range(0, d, QUERY_ROWS):
             rows = slice(start, start + QUERY_ROWS)
-            bias = torch.einsum("hp,pbij->bhij", self.pair_bias, pairs[:, :, rows])
-            scores = query[:, :, rows] @ key.mT * size**-0.5 + bias
-            parts.append(scores.softmax(dim=-1) @ value)
-        attended = torch.cat(parts, dim=2).transpose(1, 2).reshape(b, d, width)
+            bias = np.tensordot(self.pair_bias, pairs(rows), axes=1)
+            scores = query[:, rows] @ key.mT + bias
+            chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            heads = chances @ value / chances.sum(axis=-1, keepdims=True)
+            attended[rows] = heads.transpose(1, 0, 2).reshape(-1, width)
         tokens = tokens + self.mix(attended)
-        updated: Tensor = tokens + self.feed(tokens)
-        return updated
+        update = tokens
+        for layer in self.feed:
+            update = layer(update)
+        return tokens + update
+
+
+@final
+class _Pairs:
+    """What is said of each pair of features, for some rows of pairs at a time."""
+
+    def __init__(self, loadings: Array, explained: Array, unseen: Array) -> None:
+        directions = loadings / np.sqrt(np.maximum(explained, 1e-6))
+        self._loadings = loadings.astype(np.float32)
+        self._directions = directions.astype(np.float32)
+        self._unseen = unseen.astype(np.float32)
+
+    def __call__(self, rows: slice) -> NDArray[np.float32]:
+        """(N_PAIRS, rows, d)."""
+        product = self._loadings[rows] @ self._loadings.T
+        cosine = self._directions[rows] @ self._directions.T
+        both = self._unseen[rows] * self._unseen.T
+        cube = cosine * cosine * cosine
+        return np.stack([product, cosine, cube, np.float32(0.2) * product / both])
 
 
 def complete_correlation(
-    omega: Tensor, seen: Tensor, diagonal: Tensor, loadings: Tensor
-) -> Tensor:
+    omega: Array, seen: Array, diagonal: Array, loadings: Array
+) -> Array:
     r"""Correlations near a prior that agree with a sketch: block BFGS, unit diagonal.
 
     Before the diagonal is restored, :math:`\hat P\Omega = Y`.
 
     Parameters
     ----------
-    omega, seen : tensors of shape (b, d, n_columns)
+    omega, seen : arrays of shape (d, n_columns)
         Ω with orthonormal columns, and :math:`Y = P\Omega`.
-    diagonal, loadings : tensors of shape (b, d) and (b, d, rank)
+    diagonal, loadings : arrays of shape (d,) and (d, rank)
         The prior :math:`\mathrm{diag}(s) + HH^\top`, with s > 0.
 
     Returns
     -------
-    tensor of shape (b, d, d)
+    array of shape (d, d)
         With unit diagonal: what the sketch shows of a feature is kept, the prior
         fills at most the variance that is left, and the rest is independent.
 
     Examples
     --------
-    >>> P = torch.tensor([[[1.0, 0.6], [0.6, 1.0]]])
-    >>> omega = torch.tensor([[[1.0], [0.0]]])
-    >>> prior = torch.tensor([[1.0, 0.64]]), torch.zeros(1, 2, 1)
-    >>> bool(torch.allclose(complete_correlation(omega, P @ omega, *prior), P))
+    >>> P, omega = np.array([[1.0, 0.6], [0.6, 1.0]]), np.array([[1.0], [0.0]])
+    >>> prior = np.array([1.0, 0.64]), np.zeros((2, 1))
+    >>> bool(np.allclose(complete_correlation(omega, P @ omega, *prior), P))
     True
     """
-    prior_seen = diagonal[..., None] * omega + loadings @ (loadings.mT @ omega)
-    core = omega.mT @ prior_seen
-    jitter = 1e-5 * torch.eye(core.shape[-1]).to(core)
-    root = torch.linalg.cholesky((core + core.mT) / 2 + jitter)
-    taken = torch.linalg.solve_triangular(root, prior_seen.mT, upper=False)
+    prior_seen = diagonal[:, None] * omega + loadings @ (loadings.T @ omega)
+    core = omega.T @ prior_seen
+    root = cholesky((core + core.T) / 2 + 1e-5 * np.eye(len(core)), lower=True)
+    taken = solve_triangular(root, prior_seen.T, lower=True)
     known = _nystrom(omega, seen)
-    seen_part = known @ known.mT
-    rest = loadings @ loadings.mT - taken.mT @ taken
-    room = 1 - torch.diagonal(seen_part, dim1=1, dim2=2)
-    wanted = torch.diagonal(rest, dim1=1, dim2=2) + diagonal
-    fit = (room.clamp_min(0) / wanted.clamp_min(1e-9)).clamp_max(1.0).sqrt()
-    shrink = (1 - room).clamp_min(1.0).rsqrt()
-    result = rest * fit[:, :, None] * fit[:, None, :]
-    result = result + seen_part * shrink[:, :, None] * shrink[:, None, :]
-    off = result - torch.diag_embed(torch.diagonal(result, dim1=1, dim2=2))
-    unit: Tensor = off + torch.eye(off.shape[-1]).to(off)
-    return unit
+    seen_part = known @ known.T
+    rest = loadings @ loadings.T - taken.T @ taken
+    room = 1 - np.diag(seen_part)
+    wanted = np.diag(rest) + diagonal
+    fit = np.sqrt(np.minimum(np.maximum(room, 0) / np.maximum(wanted, 1e-9), 1.0))
+    shrink = 1 / np.sqrt(np.maximum(1 - room, 1.0))
+    result: Array = rest * fit[:, None] * fit
+    result += seen_part * shrink[:, None] * shrink
+    np.fill_diagonal(result, 1.0)
+    return result
 
 
 @final
@@ -250,13 +266,13 @@ class EquivariantDecoder(AbstractDecoder[Moments]):
 
     Parameters
     ----------
-    network : PriorNetwork
+    network : FrozenPrior
         With trained weights, in evaluation mode.
     clamp, with_doubt : bool
         As in :class:`~sketchlearn.decoders.low_rank.NystromDecoder`.
     """
 
-    network: PriorNetwork
+    network: FrozenPrior
     clamp: bool = True
     with_doubt: bool = False
 
@@ -272,39 +288,69 @@ class EquivariantDecoder(AbstractDecoder[Moments]):
         """Correlations P of shape (d, d) from P Ω and Ω, both (d, n_columns)."""
         if noise:
             return NystromDecoder().correlate(seen, omega, noise)
-        with torch.no_grad():
-            columns = torch.from_numpy(omega)[None], torch.from_numpy(seen)[None]
-            found: NDArray[np.float64] = self.network(*columns)[0].numpy()
-        return found
+        return self.network(omega, seen)
 
     @classmethod
     def from_weights(cls, weights: Weights) -> Self:
         """The decoder that weights of kind ``"equivariant"`` belong to."""
-        network = PriorNetwork(PriorSpec.from_dict(weights.spec))
-        import_tensors(network, weights.tensors)
-        return cls(network.eval())
+        return cls(FrozenPrior(PriorSpec.from_dict(weights.spec), weights.tensors))
 
 
-def _orthonormal(omega: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+def _tokens(n_loadings: int, omega: Array, seen: Array, loadings: Array) -> Array:
+    """What is said of each feature: (d, 2 n_loadings + N_SCALARS)."""
+    d, columns = omega.shape
+    u, s, _ = np.linalg.svd(loadings, full_matrices=False)
+    signs = np.where((u**3).sum(axis=0) < 0, -1.0, 1.0)
+    keep = min(len(s), n_loadings)
+    strongest, spectrum = np.zeros((d, n_loadings)), np.zeros(n_loadings)
+    strongest[:, :keep] = (u * signs * s)[:, :keep]
+    spectrum[:keep] = s[:keep] / math.sqrt(d)
+    explained = np.square(loadings).sum(axis=1)
+    energy = np.log1p(np.square(seen).mean(axis=1) * d)
+    leverage = np.log(np.square(omega).sum(axis=1) * d / columns + 1e-6)
+    share = np.full(d, 5 * columns / d)
+    own = np.stack([explained, 0.3 * energy, 0.3 * leverage, share], axis=1)
+    shared = [*spectrum, math.log(d) / 5, math.log(columns) / 3]
+    return np.hstack([strongest, own, np.tile(shared, (d, 1))])
+
+
+def _orthonormal(omega: Array, seen: Array) -> tuple[Array, Array]:
     """Columns of Ω made orthonormal, and P Ω along with them."""
-    wide = omega.double()
-    values, vectors = torch.linalg.eigh(wide.mT @ wide)
-    floor = 1e-9 * values[:, -1:].clamp_min(1e-30)
-    basis = (vectors * values.clamp_min(floor).rsqrt()[:, None]).to(omega.dtype)
+    values, vectors = np.linalg.eigh(omega.T @ omega)
+    floor = 1e-9 * max(values[-1], 1e-30)
+    basis = vectors / np.sqrt(np.maximum(values, floor))
     return omega @ basis, seen @ basis
 
 
-def _nystrom(omega: Tensor, seen: Tensor) -> Tensor:
+def _nystrom(omega: Array, seen: Array) -> Array:
     """Loadings L with L Lᵀ = Y (ΩᵀY)⁺ Yᵀ, for orthonormal Ω."""
-    core = omega.mT @ seen
-    values, vectors = torch.linalg.eigh((core + core.mT) / 2)
-    loadings: Tensor = seen @ (vectors * values.clamp_min(1e-4).rsqrt()[:, None])
+    core = omega.T @ seen
+    values, vectors = np.linalg.eigh((core + core.T) / 2)
+    loadings: Array = seen @ (vectors / np.sqrt(np.maximum(values, 1e-4)))
     return loadings
 
 
-def _pairs(loadings: Tensor, explained: Tensor, unseen: Tensor) -> Tensor:
-    """What is said of each pair of features: (4, b, d, d)."""
-    directions = loadings / explained.clamp_min(1e-6).sqrt()
-    product, cosine = loadings @ loadings.mT, directions @ directions.mT
-    relative = 0.2 * product / (unseen * unseen.mT)
-    return torch.stack([product, cosine, cosine**3, relative])
+def _shapes(spec: PriorSpec) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors of a prior by name."""
+    width = spec.width
+    layers = {
+        "inputs": (width, 2 * spec.n_loadings + N_SCALARS),
+        "norm": (width,),
+        "outputs": (spec.rank + 1, width),
+    }
+    for index in range(spec.depth):
+        block = {
+            "norm": (width,),
+            "attend": (3 * width, width),
+            "mix": (width, width),
+            "feed.0": (width,),
+            "feed.1": (2 * width, width),
+            "feed.3": (width, 2 * width),
+        }
+        layers |= {f"blocks.{index}.{name}": shape for name, shape in block.items()}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, shape in layers.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    for index in range(spec.depth):
+        shapes[f"blocks.{index}.pair_bias"] = (spec.n_heads, N_PAIRS)
+    return shapes

@@ -2,7 +2,7 @@ r"""Iterative CKM as one model: a learned law of linear units and its descent.
 
 What is learned is how to draw the matrix W of :math:`\varphi(x) = \sigma(W^\top x)`
 (or W itself, as the paper does) and how to descend. The steps themselves are those of
-:mod:`sketchlearn.decoders.unrolled`; how the numbers are learned is not known here.
+:mod:`sketchlearn.decoders.descent`; how the numbers are learned is not known here.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self, final
+from functools import cached_property
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.atoms import Clusters
@@ -26,11 +26,11 @@ from sketchlearn.decoders.ckm_descent import (
     damp,
     fit_frame,
 )
-from sketchlearn.decoders.unrolled import descend
+from sketchlearn.decoders.descent import descend
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.networks import export_tensors, import_tensors, spec_from_dict
+from sketchlearn.networks import frozen_tensors, spec_from_dict
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
@@ -40,6 +40,14 @@ __all__ = ["MAX_PADDED", "CKMDecoder", "IterativeCKM", "draw_units"]
 
 MAX_PADDED = 196
 """Features that rows of the paper's form are padded to."""
+
+MAX_RATE = 0.5
+"""Largest size of a step."""
+
+AXES_SHARE = 0.8
+"""Most units that are axes, as a share of all."""
+
+Array: TypeAlias = NDArray[np.float64]
 
 _START = {
     "radius": 1.0,
@@ -54,12 +62,12 @@ _START = {
     "pull_by_features": 0.7,
     "pull_by_size": 0.8,
 }
-_MAX_RATE = 0.5
-_AXES_SHARE = 0.8
+_NUMBERS, _WEIGHT = "numbers.", "weight"
 
 
 @final
-class IterativeCKM(nn.Module):
+@dataclass(frozen=True, eq=False)
+class IterativeCKM:
     r"""A learned law of linear units with the descent that goes with it.
 
     The first units are the axes, as far as four fifths of all go, with one learned
@@ -87,8 +95,9 @@ class IterativeCKM(nn.Module):
     ----------
     spec : CKMSpec
         Activation, atoms, optimiser and number of steps.
-    seed : int
-        Seed of W, for the paper's form.
+    tensors : mapping of arrays
+        The learned numbers, and W for the paper's form, as in a weights file. Kept as
+        read-only float32 copies.
 
     References
     ----------
@@ -97,7 +106,7 @@ class IterativeCKM(nn.Module):
     Examples
     --------
     >>> import sketchlearn as sl
-    >>> model = IterativeCKM(CKMSpec())
+    >>> model = IterativeCKM.initial(CKMSpec())
     >>> phi = model.feature_map(2, 80, seed=0)
     >>> sketch = sl.sketch_rows([[0.2, 0.1], [0.8, 0.5]], phi)
     >>> found = model.decoder(2).decode(sketch).params.centres
@@ -105,58 +114,64 @@ class IterativeCKM(nn.Module):
     [[0.2, 0.1], [0.8, 0.5]]
     """
 
-    def __init__(self, spec: CKMSpec, *, seed: int = 0) -> None:
-        super().__init__()
-        self.spec = spec
-        self.numbers = nn.ParameterDict(
-            {name: nn.Parameter(torch.tensor(start)) for name, start in _START.items()}
-        )
+    spec: CKMSpec
+    tensors: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        shapes: dict[str, tuple[int, ...]] = {_NUMBERS + name: () for name in _START}
+        if self.spec.sketch_size:
+            n_units = self.spec.n_units(self.spec.sketch_size)
+            shapes[_WEIGHT] = (MAX_PADDED, n_units)
+        object.__setattr__(self, "tensors", frozen_tensors(self.tensors, shapes))
+
+    @classmethod
+    def initial(cls, spec: CKMSpec, seed: int = 0) -> Self:
+        """A model to train from; the seed is that of W, for the paper's form."""
+        tensors = {_NUMBERS + name: np.array(start) for name, start in _START.items()}
         if spec.sketch_size:
-            self.weight = nn.Parameter(self._first_weight(np.random.default_rng(seed)))
+            tensors[_WEIGHT] = _first_weight(spec, np.random.default_rng(seed))
+        return cls(spec, tensors)
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """The learned numbers by name."""
+        return {name: float(self.tensors[_NUMBERS + name]) for name in _START}
 
     def matrix(
-        self, directions: Tensor, positions: Tensor, n_features: Tensor
-    ) -> Tensor:
-        """W, shape (..., width, n_units), from what :func:`draw_units` drew.
+        self, directions: NDArray[np.float32], positions: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """W, shape (n_features, n_units), from what :func:`draw_units` drew."""
+        d, n_units = directions.shape
+        if self.spec.sketch_size:
+            return self.tensors[_WEIGHT][:d]
+        law = self.numbers
+        radii = np.exp(math.exp(law["spread"]) * positions.astype(np.float64))
+        common = self._by_sizes("radius", n_units, d)
+        matrix = directions.astype(np.float64) * radii * common
+        n_axes = min(d, int(AXES_SHARE * n_units))
+        matrix[:, :n_axes] = math.exp(law["axis"]) * np.eye(d, n_axes)
+        return matrix.astype(np.float32)
 
-        Directions have zeros beyond the ``n_features`` of a dataset.
-        """
-        if not self.spec.sketch_size:
-            return self._law(directions, positions, n_features)
-        row = torch.arange(directions.shape[-2])
-        return self.weight[row] * (row < n_features[..., None])[..., None]
-
-    def fit(
-        self,
-        target: Tensor,
-        matrix: Tensor,
-        start: Tensor,
-        *,
-        n_features: Tensor,
-        backward_steps: int = 0,
-    ) -> CKMFit:
-        """Descend for sketches (..., size) from ``start``, unit noise (..., k, width).
-
-        The fit of one Gaussian is taken as given by gradients.
-        """
+    def fit(self, target: Array, matrix: Array, start: Array) -> CKMFit:
+        """Descend for a sketch (size,) from ``start``, unit noise (..., k, d)."""
         spec, numbers = self.spec, self.numbers
+        k, d = start.shape[-2:]
         centre, unit = fit_frame(spec, target, matrix)
-        scatter = 1 - damp(unit.square(), matrix).square().mean(dim=-1)
-        pull = scatter * self._by_sizes("pull", matrix.shape[-1], n_features)
-        pull = pull / (start.shape[-2] * n_features)
+        damping = damp(unit[0] ** 2, np.square(matrix))
+        scatter = 1 - float(np.square(damping).mean())
+        pull = scatter * self._by_sizes("pull", matrix.shape[1], d) / (k * d)
         objective = CKMObjective(spec, target, matrix, centre, unit, pull)
-        spread = numbers["atom"].expand(*start.shape[:-2], 1, start.shape[-1])
-        first = torch.cat([numbers["initial_std"].exp() * start, spread], dim=-2)
+        spread = np.full_like(start[..., :1, :], numbers["atom"])
         point = descend(
-            objective,
-            first,
-            rate=numbers["rate"].exp().clamp_max(_MAX_RATE),
+            objective.slope,
+            np.concatenate([math.exp(numbers["initial_std"]) * start, spread], axis=-2),
+            rate=min(math.exp(numbers["rate"]), MAX_RATE),
             n_steps=spec.n_steps,
             optimiser=spec.optimiser,
             schedule="cosine",
-            backward_steps=backward_steps,
         )
-        return objective.fit_at(point)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return objective.fit_at(point)
 
     def feature_map(
         self,
@@ -174,9 +189,8 @@ class IterativeCKM(nn.Module):
         scaling = scaling or Scaling.from_bounds(0.0, 1.0, n_features=n_features)
         rng, n_units = np.random.default_rng(seed), self.spec.n_units(sketch_size)
         drawn = draw_units(n_features, n_units, rng)
-        matrix = self.matrix(*drawn, torch.tensor(float(n_features))).detach()
         return ActivationFeatures(
-            matrix.numpy(), activation=self.spec.activation, scaling=scaling
+            self.matrix(*drawn), activation=self.spec.activation, scaling=scaling
         )
 
     def decoder(
@@ -187,47 +201,21 @@ class IterativeCKM(nn.Module):
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and model card as one value, to be saved."""
-        tensors = export_tensors(self)
-        return Weights("iterative-ckm", asdict(self.spec), tensors, card or {})
+        return Weights("iterative-ckm", asdict(self.spec), self.tensors, card or {})
 
     @classmethod
     def from_weights(cls, weights: Weights) -> Self:
         """The model that weights of kind ``"iterative-ckm"`` belong to."""
-        model = cls(spec_from_dict(CKMSpec, weights.spec))
-        import_tensors(model, weights.tensors)
-        return model.eval()
+        return cls(spec_from_dict(CKMSpec, weights.spec), weights.tensors)
 
-    def _law(self, directions: Tensor, positions: Tensor, n_features: Tensor) -> Tensor:
-        width, n_units = directions.shape[-2:]
-        law = self.numbers
-        common = self._by_sizes("radius", n_units, n_features)
-        radii = common[..., None] * (law["spread"].exp() * positions).exp()
-        n_axes = n_features.clamp_max(int(_AXES_SHARE * n_units))
-        is_axis = torch.arange(n_units) < n_axes[..., None]
-        axes = law["axis"].exp() * torch.eye(width, n_units)
-        return torch.where(
-            is_axis[..., None, :], axes, directions * radii[..., None, :]
-        )
-
-    def _first_weight(self, rng: np.random.Generator) -> Tensor:
-        """W to begin with: early features weigh more, so that narrow rows are seen."""
-        n_units = self.spec.n_units(self.spec.sketch_size)
-        directions, positions = draw_units(MAX_PADDED, n_units, rng)
-        uneven = directions / torch.arange(1, MAX_PADDED + 1)[:, None].sqrt()
-        law = self.numbers
-        radii = (law["radius"] + law["spread"].exp() * positions).exp()
-        weight: Tensor = radii * uneven / uneven.norm(dim=0)
-        return weight.detach()
-
-    def _by_sizes(self, name: str, n_units: int, n_features: Tensor) -> Tensor:
+    def _by_sizes(self, name: str, n_units: int, n_features: int) -> float:
         """A positive number that depends on the sizes: the radius or the pull."""
         prefix = "" if name == "radius" else f"{name}_"
         law = self.numbers
         size = n_units * (2 if self.spec.activation == "fourier" else 1)
         by_size = law[f"{prefix}by_size"] * math.log(size / 512)
-        by_features = law[f"{prefix}by_features"] * (n_features / 32).log()
-        value: Tensor = (law[name] + by_size + by_features).exp()
-        return value
+        by_features = law[f"{prefix}by_features"] * math.log(n_features / 32)
+        return math.exp(law[name] + by_size + by_features)
 
     def _require_sizes(self, n_features: int, sketch_size: int) -> None:
         require_positive_int("n_features", n_features)
@@ -276,35 +264,38 @@ class CKMDecoder(AbstractDecoder[Clusters]):
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Clusters]:
         units, spec = _require_units(sketch.feature_map, self.model), self.model.spec
         d, k = units.n_features, self.n_clusters
-        target = torch.tensor(sketch.mean, dtype=torch.float32)
         rng = np.random.default_rng(self.seed)
         noise = rng.standard_normal((self.n_starts, k, d), np.float32)
-        with torch.no_grad():
-            fit = self.model.fit(
-                target.expand(self.n_starts, -1),
-                torch.from_numpy(units.matrix),
-                torch.from_numpy(noise),
-                n_features=torch.tensor(float(d)),
-            )
-        best = int(fit.objective.nan_to_num(float("inf")).argmin())
+        fit = self.model.fit(
+            sketch.mean, units.matrix.astype(np.float64), noise.astype(np.float64)
+        )
+        best = int(np.nan_to_num(fit.objective, nan=np.inf).argmin())
         scaling = units.scaling or Scaling.identity(d)
-        centres = fit.centroids[best].double().numpy() / scaling.factor + scaling.shift
-        variances = fit.variances[best].double().numpy() / scaling.factor**2
+        centres = fit.centroids[best] / scaling.factor + scaling.shift
+        variances = fit.variances[best] / scaling.factor**2
         params = Clusters(centres, np.full(k, 1 / k), np.tile(variances, (k, 1)))
-        size = max(float(target.norm()), 1e-30)
-        residual = float(fit.misfit[best].sqrt()) / size
-        is_finite = bool(fit.objective[best].isfinite())
+        size = max(float(np.linalg.norm(sketch.mean)), 1e-30)
+        residual = float(np.sqrt(fit.misfit[best])) / size
+        is_finite = bool(np.isfinite(fit.objective[best]))
         return Decoding(params, residual, n_iter=spec.n_steps, converged=is_finite)
 
 
 def draw_units(
     n_features: int, n_units: int, rng: np.random.Generator
-) -> tuple[Tensor, Tensor]:
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Unit vectors (n_features, n_units) and their normal places in a law (n_units)."""
     directions = rng.standard_normal((n_features, n_units), np.float32)
     directions /= np.linalg.norm(directions, axis=0)
-    positions = rng.standard_normal(n_units, np.float32)
-    return torch.from_numpy(directions), torch.from_numpy(positions)
+    return directions, rng.standard_normal(n_units, np.float32)
+
+
+def _first_weight(spec: CKMSpec, rng: np.random.Generator) -> Array:
+    """W to begin with: early features weigh more, so that narrow rows are seen."""
+    directions, positions = draw_units(MAX_PADDED, spec.n_units(spec.sketch_size), rng)
+    uneven = directions / np.sqrt(np.arange(1.0, MAX_PADDED + 1))[:, None]
+    spread = math.exp(_START["spread"]) * positions.astype(np.float64)
+    weight: Array = uneven / np.linalg.norm(uneven, axis=0)
+    return weight * np.exp(_START["radius"] + spread)
 
 
 def _require_units(

@@ -22,6 +22,7 @@ less where that much would explain the variance of a feature twice.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -31,7 +32,7 @@ from scipy.linalg import eigh
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -53,6 +54,9 @@ __all__ = [
 
 DOUBT = 3.0
 """Variance to doubt, in units of the typical error; chosen on meta-training data."""
+
+_FEWEST_STEPS = 4.0
+"""Rounding steps that the rows of a feature should differ by."""
 
 _SHARES = np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.0])
 
@@ -177,6 +181,8 @@ def decode_moments(
             part, second, noise, correlate, with_doubt
         )
         directions = part.n_columns
+    if not noise and not isinstance(sketch.feature_map, ClippedFeatures):
+        _warn_of_coarse_rounding(np.diagonal(covariance), part, sketch.count)
     scaling = part.scaling or Scaling.identity(d)
     moments = Moments(
         count=sketch.count,
@@ -186,6 +192,27 @@ def decode_moments(
         n_directions=directions,
     )
     return Decoding(moments, residual)
+
+
+def _warn_of_coarse_rounding(
+    variances: NDArray[np.float64],
+    part: MomentFeatures | CrossMomentFeatures,
+    count: float,
+) -> None:
+    """Say so where the rows differ by hardly more than they were rounded by."""
+    few = (_FEWEST_STEPS * 2.0**-part.bits) ** 2
+    lost = (variances > 0) & (variances < few)
+    if not lost.any() and (variances.any() or part.origin == "data" or count < 2):
+        return
+    which = f"feature {int(np.argmax(lost))}" if lost.any() else "no feature"
+    varies = "varies by little more" if lost.any() else "varies by more"
+    warnings.warn(
+        f"{which} {varies} than the rounding of the rows, {2.0**-part.bits:.1g} of the "
+        "planned range: variances and models of it mean little. Declare bounds close "
+        "to the rows, or let the plan see them.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
 
 
 def feature_numbers(name: str, values: ArrayLike, n_features: int) -> NDArray[Any]:

@@ -137,7 +137,7 @@ class _RankOneMeasurements(AbstractMeasurements):
 
     def __init__(self, features: QuadraticFeatures, *, hollow: bool) -> None:
         super().__init__(features, hollow=hollow)
-        self._a = features.weights()["directions"].T.astype(np.float64)  # (m, d)
+        self._a = features.directions.T  # (m, d)
         self._squares = self._a**2
 
     @override
@@ -185,7 +185,7 @@ class _DenseMeasurements(AbstractMeasurements):
 
     def __init__(self, features: QuadraticFeatures, *, hollow: bool) -> None:
         super().__init__(features, hollow=hollow)
-        directions = features.weights()["directions"]  # (pairs, m), float32
+        directions = features.directions  # (pairs, m)
         # Products with a large matrix take the time of reading it: do not widen it.
         small = directions.size <= _SMALL_MATRIX
         self._matrix = directions.astype(np.float64) if small else directions

@@ -7,13 +7,11 @@ It knows numbers in and numbers out; what the parameters mean is its user's conc
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from math import prod
 from typing import final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -21,7 +19,7 @@ from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.low_rank import symmetric_matrix
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import network_digest
-from sketchlearn.networks import Network
+from sketchlearn.networks import FrozenNetwork
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch
 
@@ -35,9 +33,8 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
 
     Parameters
     ----------
-    network : Network
-        From ``sketch_size`` numbers to the parameters. A frozen copy is kept, in
-        evaluation mode.
+    network : FrozenNetwork
+        From ``sketch_size`` numbers to the parameters.
     shape : tuple of int, optional
         Shape of the parameters; a vector by default.
     symmetric : bool
@@ -53,23 +50,22 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     Examples
     --------
     >>> from sketchlearn import FourierFeatures, sketch_rows
-    >>> from sketchlearn.networks import NetworkSpec, build_network
-    >>> network = build_network(NetworkSpec(8, 6, head="tanh"))
+    >>> from sketchlearn.networks import NetworkSpec, initial_tensors
+    >>> spec = NetworkSpec(8, 6, head="tanh")
+    >>> network = FrozenNetwork(spec, initial_tensors(spec))
     >>> decoder = QueryNetwork(network, shape=(3, 3), symmetric=True)
     >>> sketch = sketch_rows(np.zeros((5, 2)), FourierFeatures(2, 8))
     >>> decoder.decode(sketch).params.shape
     (3, 3)
     """
 
-    network: Network
+    network: FrozenNetwork
     shape: tuple[int, ...] = ()
     symmetric: bool = False
     pooling: str = "mean"
     digest: str = ""
 
     def __post_init__(self) -> None:
-        frozen = copy.deepcopy(self.network).eval().requires_grad_(False)
-        object.__setattr__(self, "network", frozen)
         outputs = self.network.spec.n_outputs
         shape = tuple(self.shape) or (outputs,)
         object.__setattr__(self, "shape", shape)
@@ -88,9 +84,7 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[NDArray[np.float64]]:
         self._require_trained_on(sketch)
         pooled = sketch.pooled if isinstance(sketch, Sketch) else _clamped(sketch)
-        with torch.no_grad():
-            inputs = torch.from_numpy(pooled.astype(np.float32))
-            outputs = self.network(inputs).numpy().astype(np.float64)
+        outputs = self.network(pooled)
         if self.symmetric:
             return Decoding(symmetric_matrix(outputs))
         return Decoding(outputs.reshape(self.shape))

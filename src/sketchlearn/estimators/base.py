@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
+from sketchlearn.elementary import ceil_log2
 from sketchlearn.errors import (
     DataPlanWarning,
     FeatureMapError,
@@ -33,7 +34,12 @@ from sketchlearn.errors import (
     RowsError,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import (
+    FINE_BITS,
+    ROW_BITS,
+    CrossMomentFeatures,
+    MomentFeatures,
+)
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.registry import load_model
 from sketchlearn.rows.batches import Batches, open_rows
@@ -55,6 +61,10 @@ __all__ = [
 
 PLANNING_ROWS = 65_536
 """Without declared bounds, scales are read from this many first rows."""
+
+_QUARTILE_ROWS = 4096
+_NARROW = 2.0**-12
+"""Quartiles closer than this part of the range need a finer rounding."""
 
 DATA_REACH = 32.0
 """Later values may lie this much farther out than those the scales were read from."""
@@ -113,15 +123,13 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             more = accumulate(self._open(X, y, reset=False), self.sketch_.feature_map)
             return self.fit_sketch(self.sketch_ + more)
 
-    def forget(self, X: Any, y: Any = None, *, approximate: bool = False) -> Self:
+    def forget(self, X: Any, y: Any = None) -> Self:
         """Take rows out again, exactly: as if they had never been seen.
 
         Parameters
         ----------
         X, y : rows and targets
             Rows that were fitted before; others are refused where that shows.
-        approximate : bool
-            Allow it where this machine does not give a row the same bits twice.
 
         Returns
         -------
@@ -136,13 +144,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         check_is_fitted(self, "sketch_")
         self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
-        if not (approximate or feature_map.is_stable):
-            raise FeatureMapError(
-                "this map does not give the same bits for the same row in different "
-                "batches on this machine; forgetting rows would leave a residue. "
-                "Remove a stored sketch of those rows instead, or pass "
-                "approximate=True."
-            )
         if feature_map.origin == "data":
             warnings.warn(
                 "the scales of this sketch were read from its first rows and keep a "
@@ -276,7 +277,7 @@ def plan_second_moments(
     n_targets: int = 0,
     scaling: Scaling,
     reach: float,
-    active: NDArray[np.bool_] | None = None,
+    rows: NDArray[np.floating] | None = None,
     importance: NDArray[np.float64] | None = None,
     seed: int = 0,
 ) -> MomentFeatures | CrossMomentFeatures:
@@ -300,8 +301,9 @@ def plan_second_moments(
         Part of the map.
     reach : float
         Largest magnitude of a scaled value.
-    active : array of bool, optional
-        Features that vary; all of them by default.
+    rows : array of shape (n, n_features), optional
+        What the scaling was read from, if it was: features that do not vary in it get
+        no room, and narrow ones a finer rounding.
     importance : array of shape (n_features,), optional
         Weights of the features in Ω.
     seed : int
@@ -309,12 +311,15 @@ def plan_second_moments(
     """
     d, targets = n_features, np.arange(n_features - n_targets, n_features)
     require_positive_int("sketch_size", sketch_size)
+    active = varying(rows) if scaling.origin == "data" else None
+    seen = active is not None and _is_seen(rows, active)
     if d * (d + 1) // 2 <= sketch_size:
         return MomentFeatures(
             d,
             order="covariance",
             targets=targets.tolist(),
             reach=reach,
+            bits=_row_bits(seen, reach),
             scaling=scaling,
         )
     chosen = np.arange(d) if active is None else np.flatnonzero(active)
@@ -335,16 +340,45 @@ def plan_second_moments(
     kept = np.union1d(chosen, targets)
     if not len(kept):
         kept = np.array([0])
+    n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
+    weight_bits = (0 if importance is None else 12) + ceil_log2(
+        -(-len(kept) // n_columns)
+    )
     return CrossMomentFeatures(
         d,
-        min(max(1, sketch_size // len(kept) - n_targets), len(kept)),
+        n_columns,
         kept=kept,
         targets=targets.tolist(),
         importance=None if importance is None else importance[kept],
         reach=reach,
+        bits=_row_bits(seen, reach, weight_bits),
         seed=seed,
         scaling=scaling,
     )
+
+
+def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bool:
+    """Whether few bits of the range of these rows resolve most of them.
+
+    Not where a feature was constant so far, or where half of its rows lie within a
+    tiny part of its range.
+    """
+    if rows is None or not active.all():
+        return False
+    low = np.quantile(rows, 0.25, axis=0, method="higher")
+    high = np.quantile(rows, 0.75, axis=0, method="lower")
+    width = (rows.max(axis=0) / 2 - rows.min(axis=0) / 2) * _NARROW
+    return not ((high > low) & (high - low < width)).any()
+
+
+def _row_bits(seen: bool, reach: float, weight_bits: int = 0) -> int:
+    """Bits of rounded rows: few where their range was seen, else as many as go.
+
+    Declared bounds may be a million times wider than the rows; only a fine rounding
+    keeps what is narrow within them.
+    """
+    most = min(53 - weight_bits, (2 * FINE_BITS - weight_bits) // 2) - ceil_log2(reach)
+    return min(ROW_BITS, most) if seen else most
 
 
 def _worth_keeping(n_active: int, sketch_size: int) -> int:
@@ -365,7 +399,7 @@ def moment_decoder(
 ) -> AbstractDecoder[Moments]:
     """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
 
-    A sketch that holds all of them needs no learned decoder, and torch is not loaded.
+    A sketch that holds all of them needs no learned decoder.
     """
     if name not in ("learned", "nystrom"):
         raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
@@ -407,15 +441,17 @@ def plan_scaling(
 
 
 def column_extremes(batches: Batches, *, whole: bool) -> NDArray[np.floating]:
-    """Two rows: smallest and largest value of each column.
+    """Smallest and largest value of each column, and its quartiles.
 
-    Over all rows if ``whole`` (rows in memory, which can be read again), otherwise
-    over the first ones.
+    Extremes are those of all rows if ``whole`` (rows in memory, which can be read
+    again), otherwise of the first ones; quartiles always of some first ones.
     """
-    if whole:
-        return extremes_of(np.concatenate([extremes_of(batch) for batch in batches]))
     limit = max(64, min(PLANNING_ROWS, 2**26 // batches.n_features))
-    return extremes_of(batches.peek(limit))
+    first = batches.peek(_QUARTILE_ROWS if whole else limit)
+    ends = [extremes_of(batch) for batch in batches] if whole else [first]
+    some = first[:_QUARTILE_ROWS]
+    quartiles = np.quantile(some, [0.25, 0.75], axis=0, method="nearest")
+    return np.concatenate([extremes_of(np.concatenate(ends)), quartiles])
 
 
 def extremes_of(rows: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -34,6 +34,7 @@ __all__ = ["CompressiveClassifier"]
 _FEWEST_ROWS = 5
 """Rows a component must have on average, and as many as features if "full"."""
 
+_ROUNDING = 2.0**-40
 _NARROWEST, _CONSTANT = 1e-6, 1e-12
 """Least variances, and those of constant features, as shares of squares."""
 
@@ -330,13 +331,17 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         """Add a share of the pooled variances to every covariance."""
         d = self.mixtures_[0].n_features_in_
         pooled, squares = np.zeros(d), np.zeros(d)
+        means = [mixture.weights_ @ mixture.means_ for mixture in self.mixtures_]
+        centre: NDArray[np.float64] = np.asarray(self.class_prior_) @ np.stack(means)
         for prior, mixture in zip(self.class_prior_, self.mixtures_, strict=True):
             covariances, weights = mixture.covariances_, mixture.weights_
             if covariances.ndim == 3:
                 covariances = np.einsum("jaa->ja", covariances)
             away = mixture.means_ - weights @ mixture.means_
             pooled += prior * (weights @ (covariances + away**2))
-            squares += prior * (weights @ mixture.means_**2)
+            squares += prior * (weights @ (mixture.means_ - centre) ** 2)
+        # A spread between the classes only, or none at all beside the size of values.
+        squares = np.maximum(squares, (_ROUNDING * centre) ** 2)
         constant = pooled <= _CONSTANT * squares
         least = np.where(constant, _NARROWEST * squares + _CONSTANT, 0.0)
         extra = max(self.shrinkage, _CONSTANT) * pooled + least

@@ -29,7 +29,6 @@ from sketchlearn.estimators.base import (
     plan_scaling,
     plan_second_moments,
     seed_of,
-    varying,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -203,7 +202,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
             sketch_size=needed if exact else room,
             scaling=scaling,
             reach=reach,
-            active=varying(rows) if scaling.origin == "data" else None,
+            rows=rows,
             seed=seed,
         )
         left = size - needed if exact else 0

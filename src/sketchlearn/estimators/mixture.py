@@ -24,7 +24,7 @@ from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import require_sketch, seed_of
 from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.subspace import FARTHEST, CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
@@ -274,7 +274,7 @@ def plan_cells(
     if plan is None:
         return None
     return CellFeatures(
-        plan.anchors,
+        np.clip(plan.anchors, -FARTHEST, FARTHEST),
         basis=known.scaled_basis(plan.basis),
         centre=known.scaled_centre,
         reach=known.part.reach,

@@ -22,7 +22,6 @@ from sketchlearn.estimators.base import (
     plan_second_moments,
     require_sketch,
     seed_of,
-    varying,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
@@ -123,7 +122,7 @@ class CompressivePCA(
             sketch_size=self.sketch_size,
             scaling=scaling,
             reach=reach,
-            active=varying(rows) if scaling.origin == "data" else None,
+            rows=rows,
             importance=importance,
             seed=seed_of(self.random_state),
         )

@@ -28,7 +28,6 @@ from sketchlearn.estimators.base import (
     plan_second_moments,
     require_sketch,
     seed_of,
-    varying,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
@@ -157,7 +156,7 @@ class CompressiveRidge(
             sketch_size=self.sketch_size,
             scaling=scaling,
             reach=reach,
-            active=varying(rows) if scaling.origin == "data" else None,
+            rows=rows,
             seed=seed_of(self.random_state),
         )
 

@@ -7,6 +7,7 @@ split, and all other settings are fixed beforehand.
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +21,8 @@ from sketchlearn.experiments.pca_methods import METHODS, OURS, Method, weights_f
 from sketchlearn.experiments.pca_sets import EvaluationSet
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import load_folder
-from sketchlearn.meta.runs import train_run
 from sketchlearn.report import Cell, format_table
-from sketchlearn.sqnet import SQNet
+from sketchlearn.weights import save_weights
 
 __all__ = [
     "SIZES",
@@ -248,6 +248,8 @@ def train_networks(
     bool
         False if the training was interrupted.
     """
+    # Training needs torch, which nothing else here does.
+    runs = importlib.import_module("sketchlearn.meta.runs")
     folder = Path(weights)
     folder.mkdir(parents=True, exist_ok=True)
     datasets = load_folder(Path(data, "data"), split="train")
@@ -258,11 +260,10 @@ def train_networks(
             continue
         say(f"training {path.name} ...")
         sized = replace(config, model={**config.model, "sketch_size": size})
-        done = train_run(sized, datasets, folder=f"{path}.run")
+        done = runs.train_run(sized, datasets, folder=f"{path}.run")
         if done.result.stopped == "interrupt":
             return False
-        assert isinstance(done.model, SQNet)
-        done.model.save(path, card=done.card)
+        save_weights(done.model.to_weights(done.card), path)
     return True
 
 

@@ -7,51 +7,43 @@ This is the sketch network of the paper's Iterative CKM,
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
+from sketchlearn.elementary import TURN, sigmoid, tanh
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_in_range
-from sketchlearn.features.tensor import (
-    AbstractTensorFeatures,
-    scaled_float32,
-    stable_columns,
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_in_range,
+    sum_features,
 )
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.waves import VALUE_BITS, Waves, sum_waves, wave_norm
+from sketchlearn.products import WholeMatrix
 from sketchlearn.scaling import Scaling
 
-__all__ = ["Activation", "ActivationFeatures", "activate"]
+__all__ = ["Activation", "ActivationFeatures"]
 
 Activation = Literal["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
 
-_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "cos": torch.cos,
-    "sin": torch.sin,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
+_WAVES = ("fourier", "cos", "sin")
+_FUNCTIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "relu": lambda values: np.maximum(values, 0.0),
 }
 _LARGEST = 1024.0
-
-
-def activate(phases: torch.Tensor, activation: Activation) -> torch.Tensor:
-    """The non-linearity alone; differentiable. ``"fourier"`` doubles the last axis.
-
-    Examples
-    --------
-    >>> activate(torch.zeros(1, 2), "fourier")
-    tensor([[1., 1., 0., 0.]])
-    """
-    if activation == "fourier":
-        return torch.cat([torch.cos(phases), torch.sin(phases)], dim=-1)
-    return _FUNCTIONS[activation](phases)
+_ROW_BITS, _UNIT_BITS = 18, 22
+"""Rows and entries of W are rounded to so many bits."""
 
 
 @final
-class ActivationFeatures(AbstractTensorFeatures):
+class ActivationFeatures(AbstractFeatureMap):
     r"""Activations of linear forms.
 
     .. math:: \varphi(x) = \sigma(W^\top x)
@@ -68,6 +60,11 @@ class ActivationFeatures(AbstractTensorFeatures):
     scaling : Scaling, optional
         Applied to rows first.
 
+    Notes
+    -----
+    Scaled rows are rounded to :math:`2^{-18}` and entries of W to :math:`2^{-22}` (of
+    a turn, for cosines and sines); rows beyond 1024 are refused, except for cosines.
+
     References
     ----------
     Paper, section 4.2 (Iterative CKM).
@@ -77,7 +74,7 @@ class ActivationFeatures(AbstractTensorFeatures):
     >>> phi = ActivationFeatures([[1.0, -2.0]], activation="relu")
     >>> phi(np.array([[3.0], [-3.0]]))
     array([[3., 0.],
-           [0., 6.]], dtype=float32)
+           [0., 6.]])
     """
 
     kind: ClassVar[str] = "activation"
@@ -100,17 +97,27 @@ class ActivationFeatures(AbstractTensorFeatures):
                 f"activation must be one of {', '.join(get_args(Activation))}; got "
                 f"{activation!r}."
             )
-        # float32 cos^2 + sin^2 may exceed 1 by a few units in the last place.
-        norm_bound = units.shape[1] ** 0.5 * (1 + 2.0**-20)
+        is_wave, n_units = activation in _WAVES, units.shape[1]
+        bounds = {"fourier": wave_norm(n_units), "relu": None}
         super().__init__(
             n_features=units.shape[0],
-            sketch_size=units.shape[1] * (2 if activation == "fourier" else 1),
+            sketch_size=n_units * (2 if activation == "fourier" else 1),
             scaling=scaling,
             value_bound=_LARGEST if activation == "relu" else 1.0,
-            norm_bound=None if activation == "relu" else norm_bound,
+            norm_bound=bounds.get(activation, sqrt(n_units) * (1 + 2.0**-50)),
+            frac_bits=VALUE_BITS if is_wave else None,
         )
         self.matrix, self.activation = units, activation
-        self._padded = stable_columns(units)
+        wide = units.astype(np.float64)
+        if is_wave:
+            self._lattice = RowLattice(scaling, _ROW_BITS, 2.0**52)
+            self._waves = Waves(
+                wide / TURN, row_bits=_ROW_BITS, phase_bits=_ROW_BITS + _UNIT_BITS
+            )
+        else:
+            limit = _LARGEST * 2.0**_ROW_BITS
+            self._lattice = RowLattice(scaling, _ROW_BITS, limit)
+            self._units = WholeMatrix(np.rint(wide * 2.0**_UNIT_BITS))
 
     @property
     @override
@@ -126,15 +133,25 @@ class ActivationFeatures(AbstractTensorFeatures):
         return {"matrix": self.matrix}
 
     @override
-    def evaluate_tensor(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> torch.Tensor:
-        n_units = self.matrix.shape[1]
-        phases = scaled_float32(rows, self.scaling, first_row) @ self._padded
-        if self.activation == "fourier":
-            parts = torch.cos(phases)[:, :n_units], torch.sin(phases)[:, :n_units]
-            return torch.cat(parts, dim=1)
-        features = activate(phases, self.activation)[:, :n_units].contiguous()
-        if self.activation == "relu":
-            require_in_range(features.numpy(), self.value_bound, first_row)
+    def evaluate(
+        self, rows: NDArray[np.floating], first_row: int = 0
+    ) -> NDArray[np.float64]:
+        x, largest = self._lattice.round(rows, first_row)
+        if self.activation in _WAVES:
+            both = self._waves.features(x, largest)
+            n_units = self.matrix.shape[1]
+            kept = {"cos": slice(n_units), "sin": slice(n_units, None)}
+            return both[:, kept.get(self.activation, slice(None))]
+        sums = self._units.product(x, largest) * 2.0 ** -(_ROW_BITS + _UNIT_BITS)
+        step = 2.0**self.frac_bits
+        features: NDArray[np.float64] = (
+            np.rint(_FUNCTIONS[self.activation](sums) * step) / step
+        )
+        require_in_range(features, self.value_bound, first_row)
         return features
+
+    @override
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        if self.activation == "fourier":
+            return sum_waves(self._waves, self._lattice.round, rows, first_row)
+        return sum_features(self, rows, first_row)

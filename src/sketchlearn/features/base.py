@@ -1,53 +1,62 @@
 r"""The interface of a feature map φ: one row in, one vector out.
 
 A map is a value: its description and weights never change, and a 256-bit
-fingerprint over both decides whether two sketches may meet. Rows are evaluated in
-blocks whose length is a multiple of 64 (the last row is repeated and the surplus
-features dropped), because that is what makes a row's bits independent of its batch.
+fingerprint over both decides whether two sketches may meet. A row is rounded to whole
+numbers once, and everything after that is exact arithmetic, so that its features have
+the same bits in every batch and on every machine.
 :class:`FeatureSpec` is what a sketch remembers of its map; it can be read, compared
 and stored without building the map.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast, final
+from math import ceil
+from typing import Any, ClassVar, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.container import canonical_json
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
-from sketchlearn.exact import Int128Array, frac_bits_for
+from sketchlearn.exact import Int128Array, frac_bits_for, lattice_sum
+from sketchlearn.features.description import (
+    decode_description,
+    encode_description,
+    first_difference,
+    holds_data,
+    require_small,
+)
 from sketchlearn.scaling import Scaling
 
 __all__ = [
     "BLOCK_ROWS",
-    "ROW_MULTIPLE",
+    "VERSION",
     "AbstractFeatureMap",
     "FeatureSpec",
     "build_map",
-    "decode_description",
-    "encode_description",
-    "pad_rows",
+    "require_bound",
     "require_in_range",
     "require_positive_int",
     "row_blocks",
+    "sum_features",
 ]
 
-ROW_MULTIPLE = 64
-"""Blocks of rows are padded to a multiple of this before they are evaluated."""
+VERSION = 2
+"""Of the arithmetic of maps: 1 was floating point, 2 is whole numbers."""
 
 BLOCK_ROWS = 512
 """Rows evaluated at once: their features stay in the processor's cache."""
 
+_Float = TypeVar("_Float", bound=np.floating[Any])
+_CACHED = 2**16
 _SPEC_LIMIT = 16 * 2**20
 _KINDS = {
     "fourier": "sketchlearn.features.kernel:FourierFeatures",
@@ -89,6 +98,8 @@ class FeatureSpec:
     rounding_bits : int
         The coarsest lattice a feature was rounded on; ``frac_bits`` unless parts of
         the map have lattices of their own.
+    version : int
+        Of the map's arithmetic: 1 was floating point, 2 is whole numbers.
     """
 
     text: str
@@ -99,6 +110,7 @@ class FeatureSpec:
     value_bound: float
     norm_bound: float | None
     rounding_bits: int
+    version: int = VERSION
 
     @property
     def description(self) -> dict[str, Any]:
@@ -115,7 +127,22 @@ class FeatureSpec:
         """``"declared"``, ``"data"``, or ``"unknown"`` where ``text`` is missing."""
         if not self.text:
             return "unknown"
-        return "data" if _holds_data(self.description) else "declared"
+        return "data" if holds_data(self.description) else "declared"
+
+    @property
+    def norm_steps(self) -> int:
+        """Largest norm of one row's integer features, in lattice steps, rounded up.
+
+        Since version 2 the bound holds for the integers themselves; those of version 1
+        were rounded after it was taken.
+        """
+        assert self.norm_bound is not None
+        bound = Fraction(self.norm_bound) * Fraction(2) ** self.frac_bits
+        if self.version > 1:
+            return ceil(bound)
+        step = max(Fraction(2) ** (self.frac_bits - self.rounding_bits), Fraction(1))
+        slack = 1 + Fraction(self.sketch_size + 8, 2**52)
+        return ceil(bound * slack) + ceil(step) * self.sketch_size
 
     def build(self) -> AbstractFeatureMap:
         """The map itself, rebuilt from its description."""
@@ -131,11 +158,18 @@ class FeatureSpec:
         """Name the first field in which two maps differ, with both values."""
         if self.fingerprint == other.fingerprint:
             return None
-        found = _first_difference(self.description, other.description, "")
+        found = first_difference(self.description, other.description)
         return found or "weights"
 
     def require_same(self, other: FeatureSpec, verb: str) -> None:
         """Refuse ``verb`` unless both are the same map to the last bit."""
+        if self.version != other.version:
+            raise FeatureMapMismatch(
+                f"cannot {verb}: left is of a map of version {self.version}, right of "
+                f"version {other.version}. Version 1 computed in floating point, "
+                "version 2 in whole numbers, and their totals do not add up. Merge "
+                "version 1 with version 1 only, or sketch those rows again."
+            )
         difference = self.first_difference(other)
         if difference is not None:
             raise FeatureMapMismatch(
@@ -168,6 +202,7 @@ class AbstractFeatureMap(ABC):
     """
 
     kind: ClassVar[str]
+    version = VERSION
 
     def __init__(
         self,
@@ -187,7 +222,7 @@ class AbstractFeatureMap(ABC):
                 f"{n_features}."
             )
         self.scaling = scaling
-        self.value_bound = float(value_bound)
+        self.value_bound = require_bound("value_bound", value_bound)
         self.norm_bound = None if norm_bound is None else float(norm_bound)
         self.frac_bits = (
             frac_bits_for(self.value_bound) if frac_bits is None else frac_bits
@@ -196,11 +231,11 @@ class AbstractFeatureMap(ABC):
     @abstractmethod
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        """Feature vectors of a padded block: (n, n_features) → (n, sketch_size).
+    ) -> NDArray[np.float64]:
+        """Feature vectors of a block: (n, n_features) → (n, sketch_size).
 
-        ``len(rows)`` is a multiple of :data:`ROW_MULTIPLE`. ``first_row`` is the
-        position of the block in the data, for messages only. A feature beyond
+        Multiples of ``2**-frac_bits``, up to what a float64 holds. ``first_row`` is
+        the position of the block in the data, for messages only. A feature beyond
         ``value_bound`` raises :class:`RowRangeError`.
         """
 
@@ -230,9 +265,10 @@ class AbstractFeatureMap(ABC):
         """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
         return "declared" if self.scaling is None else self.scaling.origin
 
-    def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Feature vectors of any number of rows, one row of output per row."""
-        rows = np.ascontiguousarray(rows)
+        self.require_current()
+        rows = np.asarray(rows)
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise FeatureMapError(
                 f"{type(self).__name__} takes rows of {self.n_features} numbers; got "
@@ -240,15 +276,35 @@ class AbstractFeatureMap(ABC):
             )
         if not len(rows):
             return np.empty((0, self.sketch_size))
-        blocks = [self.evaluate(block)[:count] for _, block, count in row_blocks(rows)]
-        return np.concatenate(blocks)
+        blocks = row_blocks(rows, self.block_rows)
+        return np.concatenate([self.evaluate(block) for _, block in blocks])
+
+    @property
+    def widest(self) -> int:
+        """Numbers that the evaluation of one row needs at once."""
+        return self.sketch_size
+
+    @property
+    def block_rows(self) -> int:
+        """Rows to evaluate at once: what they need stays in the cache."""
+        return max(16, min(BLOCK_ROWS, _CACHED // self.widest))
+
+    def require_current(self) -> None:
+        """Refuse to compute features in the floating point of version 1."""
+        if self.version != VERSION:
+            raise FeatureMapError(
+                f"this map of kind {self.kind!r} is of version {self.version}: its "
+                "sketches load, merge with one another and are decoded, but features "
+                "in floating point are no longer computed. Plan a new map and sketch "
+                "the rows with it."
+            )
 
     @cached_property
     def description(self) -> dict[str, Any]:
         """JSON-ready description: kind, version, arguments, scaling."""
         scaling = None if self.scaling is None else self.scaling.describe()
         stored = list(self.stored_weights)
-        fields = {"kind": self.kind, "version": 1, **self.describe()}
+        fields = {"kind": self.kind, "version": self.version, **self.describe()}
         encoded = encode_description({**fields, "scaling": scaling, "stored": stored})
         return cast(dict[str, Any], encoded)
 
@@ -256,16 +312,17 @@ class AbstractFeatureMap(ABC):
     def fingerprint(self) -> str:
         """SHA-256 over description, weights and lattice, as 64 hex digits."""
         digest = hashlib.sha256(canonical_json(self.description).encode())
-        rule = [self.frac_bits, self.value_bound, self.norm_bound, ROW_MULTIPLE]
+        rule: list[Any] = [self.frac_bits, self.value_bound, self.norm_bound]
+        rule += [64] if self.version == 1 else []
         digest.update(canonical_json(rule).encode())
         for name, array in sorted(self.weights().items()):
             if array.dtype.kind == "f":
                 if not np.isfinite(array).all():
                     raise FeatureMapError(f"weight {name!r} is not finite.")
                 array = array + 0.0  # -0.0 becomes 0.0
-            head = [name, array.dtype.str.lstrip("<|="), list(array.shape)]
-            digest.update(canonical_json(head).encode())
             little = array.astype(array.dtype.newbyteorder("<"))
+            head = [name, little.dtype.str.lstrip("<|="), list(array.shape)]
+            digest.update(canonical_json(head).encode())
             digest.update(np.ascontiguousarray(little).tobytes())
         return digest.hexdigest()
 
@@ -282,6 +339,7 @@ class AbstractFeatureMap(ABC):
             value_bound=self.value_bound,
             norm_bound=self.norm_bound,
             rounding_bits=self.rounding_bits,
+            version=self.version,
         )
 
     @property
@@ -289,40 +347,10 @@ class AbstractFeatureMap(ABC):
         """The coarsest lattice a feature is rounded on."""
         return self.frac_bits
 
-    @cached_property
-    def is_stable(self) -> bool:
-        """Whether a row has the same bits in every batch, tried here and now.
-
-        320 seeded rows are evaluated in one block and again in shuffled blocks of
-        64, 128 and 192 rows; one changed bit makes the map unstable on this machine.
-        """
-        rng = np.random.default_rng(20_250_803)
-        unit = rng.uniform(-1.0, 1.0, (5 * ROW_MULTIPLE, self.n_features))
-        rows, whole = self._probe(unit)
-        order = rng.permutation(len(rows))
-        for size in (1, 2, 3):
-            for start in range(0, len(rows), size * ROW_MULTIPLE):
-                chosen = order[start : start + size * ROW_MULTIPLE]
-                if not np.array_equal(self.evaluate(rows[chosen]), whole[chosen]):
-                    return False
-        return True
-
     @property
     def scalings(self) -> tuple[Scaling, ...]:
         """Scalings of this map and of the maps inside it."""
         return () if self.scaling is None else (self.scaling,)
-
-    def _probe(
-        self, unit: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.floating]]:
-        """Rows inside the range of every part of the map, and their features."""
-        tries = [unit / s.factor + s.shift for s in self.scalings] + [unit, 0 * unit]
-        for rows in tries:
-            try:
-                return rows, self.evaluate(rows)
-            except RowRangeError:
-                continue
-        raise FeatureMapError("the parts of this map accept no row in common.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AbstractFeatureMap):
@@ -336,6 +364,15 @@ class AbstractFeatureMap(ABC):
         shown = {k: v for k, v in self.describe().items() if np.ndim(v) == 0}
         inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({inside})"
+
+
+def require_bound(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a number that exact arithmetic can use."""
+    if isinstance(value, bool) or not 1e-250 < value < 1e250:
+        raise FeatureMapError(
+            f"{name} must be a positive finite number (1e-250 to 1e250); got {value!r}."
+        )
+    return float(value)
 
 
 def require_in_range(
@@ -371,10 +408,10 @@ def build_map(
         Refuse descriptions whose weights would take more memory: a description may
         come from a file nobody vouches for.
     """
-    _require_small(description, max_bytes)
+    require_small(description, max_bytes)
     fields = decode_description(description)
     kind, version = fields.pop("kind", None), fields.pop("version", None)
-    if kind not in _KINDS or version != 1:
+    if kind not in _KINDS or version not in (1, VERSION):
         raise FeatureMapError(
             f"unknown feature map {kind!r} (version {version!r}). This library knows: "
             f"{', '.join(_KINDS)}. A newer release may have written it."
@@ -397,62 +434,39 @@ def build_map(
         fields["scaling"] = Scaling.from_description(scaling)
     module, _, name = _KINDS[kind].partition(":")
     cls = getattr(importlib.import_module(module), name)
+    old = None
+    if version != VERSION:
+        old = importlib.import_module("sketchlearn.features.version1")
+        fields |= old.arguments(kind, fields)
     try:
-        return cast(AbstractFeatureMap, cls(**fields))
+        built = cast(AbstractFeatureMap, cls(**fields))
     except TypeError as error:
         raise FeatureMapError(
             f"the description of a {kind!r} map has wrong fields: {error}."
         ) from error
+    if old is None:
+        return built
+    return cast(AbstractFeatureMap, old.as_written(built, description))
 
 
 def row_blocks(
-    rows: NDArray[np.floating],
-) -> Iterator[tuple[int, NDArray[np.floating], int]]:
-    """Cut rows into padded blocks: (first row, block, rows that count)."""
-    for start in range(0, len(rows), BLOCK_ROWS):
-        block = rows[start : start + BLOCK_ROWS]
-        yield start, pad_rows(block), len(block)
+    rows: NDArray[_Float], size: int = BLOCK_ROWS
+) -> Iterator[tuple[int, NDArray[_Float]]]:
+    """Cut rows into blocks: (first row, block)."""
+    for start in range(0, len(rows), size):
+        yield start, rows[start : start + size]
 
 
-def pad_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Repeat the last row until the length is a multiple of ``ROW_MULTIPLE``."""
-    missing = -len(rows) % ROW_MULTIPLE
-    if not missing:
-        return rows
-    return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
-
-
-def encode_description(value: Any) -> Any:
-    """Replace arrays by JSON objects, recursively."""
-    if isinstance(value, np.ndarray):
-        if value.dtype == np.float64:
-            with np.errstate(over="ignore"):
-                narrow = value.astype(np.float32)
-            value = narrow if (narrow == value).all() else value  # half the space
-        little = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<")))
-        data = base64.b64encode(little.tobytes()).decode()
-        return {"dtype": little.dtype.str, "shape": list(value.shape), "data": data}
-    if isinstance(value, Mapping):
-        return {str(key): encode_description(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [encode_description(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def decode_description(value: Any) -> Any:
-    """Undo :func:`encode_description`."""
-    if isinstance(value, Mapping):
-        if set(value) == {"dtype", "shape", "data"}:
-            if value["dtype"] not in ("<f8", "<f4", "<i8", "|b1"):
-                raise FeatureMapError(f"unknown array type {value['dtype']!r}.")
-            raw = np.frombuffer(base64.b64decode(value["data"]), value["dtype"])
-            return raw.reshape(value["shape"]).copy()
-        return {key: decode_description(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [decode_description(item) for item in value]
-    return value
+def sum_features(
+    feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
+) -> Int128Array:
+    """Exact total of evaluated features, for maps that have no faster way."""
+    total = Int128Array.zeros(feature_map.sketch_size)
+    for start, block in row_blocks(rows, feature_map.block_rows):
+        features = feature_map.evaluate(block, first_row + start)
+        sums = lattice_sum(features, feature_map.frac_bits)
+        total = total + Int128Array.from_int64(sums)
+    return total
 
 
 def require_positive_int(name: str, value: Any) -> int:
@@ -460,54 +474,3 @@ def require_positive_int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise FeatureMapError(f"{name} must be a whole number >= 1; got {value!r}.")
     return int(value)
-
-
-def _holds_data(node: Any) -> bool:
-    """Whether some part of a description was read from rows."""
-    if isinstance(node, Mapping):
-        if node.get("origin") == "data" or node.get("kind") == "nystrom":
-            return True
-        return any(_holds_data(child) for child in node.values())
-    return isinstance(node, list) and any(_holds_data(child) for child in node)
-
-
-def _require_small(node: Any, max_bytes: int) -> None:
-    """Refuse sizes whose weights (``n_features`` by another) would fill memory."""
-    if isinstance(node, Mapping):
-        sizes = {k: v for k, v in node.items() if type(v) is int and k != "seed"}
-        d, m = sizes.get("n_features", 1), sizes.get("sketch_size", 1)
-        pairs = d * d // 2 if node.get("order") == "covariance" else 1
-        if node.get("law") == "gaussian" and node.get("kind") == "quadratic":
-            pairs = d * d // 2 * m
-        columns = max(m, sizes.get("depth", 1), sizes.get("n_columns", 1))
-        buckets = sizes.get("width", 1) * sizes.get("depth", 1)
-        n_in, n_out = sizes.get("n_inputs", 1), sizes.get("n_outputs", 1)
-        wide = sizes.get("width", 0) if "n_inputs" in sizes else 0
-        hidden = n_in + n_out + 2 * sizes.get("depth", 0) * wide
-        layers = hidden * wide if wide else n_in * n_out
-        largest = 8 * max(columns * d, pairs, buckets, layers, *sizes.values(), 1)
-        if largest > max_bytes:
-            raise FeatureMapError(
-                f"this describes a feature map of about {largest} bytes. If you trust "
-                f"it, load it with a max_bytes= larger than {max_bytes}."
-            )
-    for child in node.values() if isinstance(node, Mapping) else node:
-        if isinstance(child, Mapping | list):
-            _require_small(child, max_bytes)
-
-
-def _first_difference(
-    left: Mapping[str, Any], right: Mapping[str, Any], prefix: str
-) -> str:
-    for key in sorted({*left, *right}, key=lambda key: (key != "kind", key)):
-        a, b = left.get(key), right.get(key)
-        if a == b:
-            continue
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            nested = _first_difference(a, b, f"{prefix}{key}.")
-            if nested:
-                return nested
-        if key == "data":
-            return f"{prefix.rstrip('.')} values"
-        return f"{prefix}{key} {a!r} vs {b!r}"
-    return ""

@@ -7,26 +7,29 @@ is part of the fingerprint. It is what makes a sketch releasable.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import floor, sqrt
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.elementary import ceil_log2
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array, lattice_sum
+from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
-    encode_description,
-    row_blocks,
+    require_bound,
+    sum_features,
 )
 from sketchlearn.features.composition import build_part
+from sketchlearn.features.description import encode_description
 from sketchlearn.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
 
-_LARGE = 1e280
-_CACHED_ROWS = 64
+_NORM_BITS = 26
+"""Norms are at most ``2**26`` steps, so that their squares are exact in float64."""
 
 
 def clipped(feature_map: AbstractFeatureMap, *, norm_bound: float) -> ClippedFeatures:
@@ -55,9 +58,10 @@ def clipped(feature_map: AbstractFeatureMap, *, norm_bound: float) -> ClippedFea
 class ClippedFeatures(AbstractFeatureMap):
     r"""A map followed by L2 clipping; made by :func:`clipped`.
 
-    The norm of a row's *integer* features never exceeds
-
-    .. math:: S_q 2^k = 2^k S (1 + (m+8) 2^{-52}) + \sqrt m / 2 .
+    The features are whole multiples of a step between :math:`2^{-26} S` and
+    :math:`2^{-25} S`, shrunk until the exact norm of these whole numbers is within the
+    bound: :math:`\lVert\varphi'(x)\rVert \le S` is a fact about the numbers that are
+    summed, whatever the inner map does.
     """
 
     kind: ClassVar[str] = "clipped"
@@ -70,12 +74,10 @@ class ClippedFeatures(AbstractFeatureMap):
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         self.inner = build_part(inner, 0, stored)
+        self.version = self.inner.version
         if isinstance(self.inner, ClippedFeatures):
             raise FeatureMapError("this map is clipped already; clip the inner map.")
-        if isinstance(norm_bound, bool) or not 0 < norm_bound < float("inf"):
-            raise FeatureMapError(
-                f"norm_bound must be a positive finite number; got {norm_bound!r}."
-            )
+        norm_bound = require_bound("norm_bound", norm_bound)
         super().__init__(
             n_features=self.inner.n_features,
             sketch_size=self.inner.sketch_size,
@@ -111,46 +113,75 @@ class ClippedFeatures(AbstractFeatureMap):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
+    ) -> NDArray[np.float64]:
         return clip_rows(self.inner.evaluate(rows, first_row), self.value_bound)
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        total = np.zeros(self.sketch_size, np.int64)
-        for start, block, count in row_blocks(rows):
-            features = self.inner.evaluate(block, first_row + start)[:count]
-            for part in range(0, count, _CACHED_ROWS):
-                short = clip_rows(
-                    features[part : part + _CACHED_ROWS], self.value_bound
-                )
-                total += lattice_sum(short, self.frac_bits)
-        return Int128Array.from_int64(total)
+        return sum_features(self, rows, first_row)
 
 
-def clip_rows(features: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
-    """Shorten each row to the L2 norm ``bound``, in float64 and without overflow."""
-    rows: NDArray[np.float64] = features.astype(np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        squares = np.vecdot(rows, rows)
-    if not (squares < _LARGE).all() or not _LARGE**-0.5 < bound < _LARGE**0.5:
-        return _clip_extreme_rows(rows, bound)
-    rows *= (bound / np.sqrt(np.maximum(squares, bound**2)))[:, None]
-    return rows
+def clip_rows(features: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    r"""Rows rounded and shortened so that no norm exceeds ``bound``, by whole numbers.
+
+    With :math:`2^{-b}` the step, :math:`b = 26 - \lceil\log_2 S\rceil`, and
+    :math:`L = \lfloor 2^b S\rfloor`, a row v becomes :math:`2^{-b}
+    \operatorname{rint}(2^b v)` if it is short, and otherwise :math:`2^{-b}
+    \operatorname{rint}(r\,u)`: u is the row in units of so few bits that
+    :math:`n = \lVert\operatorname{rint} u\rVert^2` is a whole number below
+    :math:`2^{52}`, and :math:`r = L / \sqrt n`, corrected once by the norm of
+    :math:`\operatorname{rint}(r\,u)`. As long as the exact norm of the result exceeds
+    L, r shrinks by the excess and by what rounding may add, :math:`(\sqrt m + 4)\,
+    2^{-26}`.
+
+    Each row depends on itself alone, and on no order of summation: all squares that
+    are summed are whole numbers that a float64 holds.
+
+    Examples
+    --------
+    >>> clip_rows(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0).round(6)
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+    bits = _NORM_BITS - ceil_log2(bound)
+    limit = float(floor(np.ldexp(bound, bits)))
+    # Rows in units of so few bits that the sum of their squares is exact.
+    width = features.shape[1]
+    coarse = (52 - (width - 1).bit_length()) // 2
+    largest = np.maximum(features.max(axis=1), -features.min(axis=1))[:, None]
+    exponents = np.frexp(largest)[1]
+    scaled = _times_two_to(features, coarse - exponents)
+    norms = _norms(np.rint(scaled))
+    # A unit is worth two to this many steps, or as many as the bound leaves room for.
+    gap = np.minimum(exponents - coarse + bits, 64)
+    longer = np.ldexp(norms, gap) > limit
+    room = limit / np.maximum(norms, 1.0)
+    if longer.any():
+        room *= limit / np.maximum(_norms(np.rint(scaled * room)), 1.0)
+    room = np.where(longer, room, np.ldexp(1.0, gap))
+    result = np.rint(scaled * room)
+    # Rounding adds less than half the root of the width to a norm.
+    margin = 1 - (sqrt(width) + 4) * 2.0**-_NORM_BITS
+    while (over := (_norms(result, squared=True) > limit * limit)[:, 0]).any():
+        room[over] *= limit / _norms(result[over]) * margin
+        result[over] = np.rint(scaled[over] * room[over])
+    return _times_two_to(result, np.array(-bits))
 
 
-def _clip_extreme_rows(
-    features: NDArray[np.float64], bound: float
+def _times_two_to(
+    rows: NDArray[np.float64], exponents: NDArray[np.integer]
 ) -> NDArray[np.float64]:
-    """The same for rows whose squares overflow, or bounds whose square underflows."""
-    largest = np.abs(features).max(axis=1, keepdims=True)
-    # Powers of two bring every row and the bound near unit size: exact, and nothing
-    # overflows when squared.
-    exponents, (unit_bound, power) = np.frexp(largest)[1], np.frexp(bound)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        unit = np.ldexp(features, -exponents)
-        norms = np.sqrt(np.vecdot(unit, unit))[:, None]
-        # norm > bound, compared as mantissas and exponents
-        gap = exponents - power
-        longer = np.ldexp(norms, np.minimum(gap, 64)) > unit_bound
-        short = np.ldexp(unit * (unit_bound / norms), power)
-    return np.where(longer & (largest > 0), short, features)
+    """Rows times powers of two; multiplying is faster where the powers are numbers."""
+    scaled: NDArray[np.float64]
+    if (np.abs(exponents) < 1000).all():
+        scaled = rows * np.ldexp(1.0, exponents)
+    else:
+        scaled = np.ldexp(rows, exponents)
+    return scaled
+
+
+def _norms(rows: NDArray[np.float64], *, squared: bool = False) -> NDArray[np.float64]:
+    """Norms of rows of whole numbers; their squares are exact below ``2**53``."""
+    squares: NDArray[np.float64] = np.vecdot(rows, rows)[:, None]
+    norms: NDArray[np.float64] = squares if squared else np.sqrt(squares)
+    return norms

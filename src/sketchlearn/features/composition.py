@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.elementary import sequential_sum
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     build_map,
-    encode_description,
 )
+from sketchlearn.features.description import encode_description
 from sketchlearn.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
@@ -63,15 +65,18 @@ class ConcatenatedFeatures(AbstractFeatureMap):
                 f"widths {sorted(widths)}."
             )
         bits = [part.frac_bits for part in self.parts]
-        if max(bits) - min(bits) > 48:
+        if max(bits) - min(bits) > 64:
             raise FeatureMapError(
                 "the parts have lattices too far apart to share one sketch "
                 f"({min(bits)} and {max(bits)} fractional bits). Scale their features "
                 "to similar sizes (value_bound), or sketch them separately."
             )
+        self.version = common_version(self.parts)
         norms = [part.norm_bound for part in self.parts]
         bounded = [norm for norm in norms if norm is not None]
-        total = sum(norm**2 for norm in bounded) ** 0.5
+        top = max(bounded, default=1.0)
+        shares = np.array(bounded) / top
+        total = top * sqrt(float(sequential_sum(shares * shares))) * (1 + 2.0**-40)
         super().__init__(
             n_features=widths.pop(),
             sketch_size=sum(part.sketch_size for part in self.parts),
@@ -126,7 +131,7 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
+    ) -> NDArray[np.float64]:
         return np.concatenate(
             [part.evaluate(rows, first_row) for part in self.parts], axis=1
         )
@@ -138,6 +143,17 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         return Int128Array.concatenate(
             [total.shifted(bits) for total, bits in zip(sums, shifts, strict=True)]
         )
+
+
+def common_version(parts: Sequence[AbstractFeatureMap]) -> int:
+    """The version of all parts; maps of different versions compute nothing together."""
+    versions = {part.version for part in parts}
+    if len(versions) > 1:
+        raise FeatureMapError(
+            "maps of version 1 and 2 cannot be parts of one map: version 1 computes no "
+            "more features. Plan all parts anew."
+        )
+    return versions.pop()
 
 
 def build_part(

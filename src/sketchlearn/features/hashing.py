@@ -12,18 +12,24 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.exact import Int128Array, lattice_sum
+from sketchlearn.draws import hash_keys
+from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_in_range,
     require_positive_int,
-    row_blocks,
+    sum_features,
 )
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.products import WholeMatrix
 
-__all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures", "hash_keys"]
+__all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
+
+
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 class _AbstractHashFeatures(AbstractFeatureMap):
@@ -67,14 +73,25 @@ class _AbstractHashFeatures(AbstractFeatureMap):
         values = signs.ravel().astype(np.float64)
         return sp.csr_array((values, (rows, columns)), shape=(d, self.sketch_size))
 
+    @cached_property
+    def _matrix(self) -> WholeMatrix:
+        return WholeMatrix(self.projection)
+
+    def _counts(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> NDArray[np.float64]:
+        """Sums over the items of each bucket, of rows rounded to the lattice."""
+        limit = self.value_bound * 2.0**self.frac_bits
+        lattice = RowLattice(None, self.frac_bits, limit)
+        sums = self._matrix.product(*lattice.round(rows, first_row))
+        features = sums * 2.0**-self.frac_bits
+        require_in_range(features, self.value_bound, first_row)
+        return features
+
     @final
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        total = np.zeros(self.sketch_size, np.int64)
-        for start, block, count in row_blocks(rows):
-            features = self.evaluate(block, first_row + start)[:count]
-            total += lattice_sum(features, self.frac_bits)
-        return Int128Array.from_int64(total)
+        return sum_features(self, rows, first_row)
 
     @final
     @override
@@ -120,10 +137,8 @@ class CountMinFeatures(_AbstractHashFeatures):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        features = rows.astype(np.float64) @ self.projection
-        require_in_range(features, self.value_bound, first_row)
-        return np.asarray(features, np.float64)
+    ) -> NDArray[np.float64]:
+        return self._counts(rows, first_row)
 
 
 @final
@@ -145,10 +160,8 @@ class CountSketchFeatures(_AbstractHashFeatures):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        features = rows.astype(np.float64) @ self.projection
-        require_in_range(features, self.value_bound, first_row)
-        return np.asarray(features, np.float64)
+    ) -> NDArray[np.float64]:
+        return self._counts(rows, first_row)
 
 
 @final
@@ -171,34 +184,9 @@ class BloomFeatures(_AbstractHashFeatures):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
+    ) -> NDArray[np.float64]:
+        RowLattice(None, 0, _LARGEST).round(
+            rows, first_row
+        )  # refuses what is no number
         present = (rows != 0).astype(np.float64)
-        counts = present @ self.projection
-        return np.minimum(np.asarray(counts, np.float64), 1.0)
-
-
-def hash_keys(keys: ArrayLike, seed: int) -> NDArray[np.uint64]:
-    """Stable 64-bit hashes (splitmix64): the same on every machine, for ever.
-
-    Parameters
-    ----------
-    keys : array of uint64
-        What to hash.
-    seed : int
-        Different seeds give unrelated hashes.
-
-    Examples
-    --------
-    >>> hex(int(hash_keys(np.array([0], np.uint64), 0)[0]))
-    '0xe220a8397b1dcdaf'
-    """
-    golden = 0x9E3779B97F4A7C15
-    # Two rounds, so that neighbouring seeds do not give shifted hash sequences.
-    start = _mix(np.array([seed * golden % 2**64], np.uint64)) if seed else np.uint64(0)
-    return _mix(np.asarray(keys, np.uint64) * np.uint64(1) + start + np.uint64(golden))
-
-
-def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+        return np.minimum(self._matrix.product(present, 1.0), 1.0)

@@ -6,29 +6,48 @@ random frequencies (paper, eq. rff); Nyström features use landmarks instead.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, final, get_args
+from typing import Any, ClassVar, final
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
+from sketchlearn.elementary import ceil_log2, exp, floor_log2
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_in_range, require_positive_int
-from sketchlearn.features.tensor import (
-    AbstractTensorFeatures,
-    scaled_float32,
-    stable_columns,
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_bound,
+    require_in_range,
+    sum_features,
 )
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.waves import (
+    VALUE_BITS,
+    AbstractWaveFeatures,
+    FrequencyLaw,
+    random_waves,
+    require_pairs,
+    wave_norm,
+)
+from sketchlearn.products import WholeMatrix
 from sketchlearn.scaling import Scaling
 
-__all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures", "draw_frequencies"]
+__all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures"]
 
-FrequencyLaw = Literal["gaussian", "folded", "adapted"]
+_KERNEL_BITS = 22
+"""Values of the kernel are rounded to ``2**-22``."""
+
+_ROOT_BITS = 26
+"""And entries of the inverse root to ``2**-26``."""
+
+_REACH_BITS = 8
+"""Rows may lie ``2**8`` scales away from the middle of the landmarks, or twice as far
+as the landmarks themselves."""
 
 
 @final
-class FourierFeatures(AbstractTensorFeatures):
+class FourierFeatures(AbstractWaveFeatures):
     r"""Cosines and sines at random frequencies.
 
     .. math::
@@ -63,14 +82,17 @@ class FourierFeatures(AbstractTensorFeatures):
 
     Notes
     -----
-    Evaluated in float32: phases up to about 1000 keep four digits, so rows should be
-    of roughly unit size after scaling. :math:`\lVert\varphi(x)\rVert = \sqrt{m/2}`.
+    All in whole numbers: rows are rounded to multiples of :math:`2^{-b}`, :math:`b = 16
+    + \lfloor\tfrac12\lceil\log_2 d\rceil\rfloor - \lfloor\log_2 s\rfloor`, phases to
+    :math:`2^{-16}` of a turn and cosines to :math:`2^{-22}`. Rows more than
+    :math:`2^{30}` scales away from the origin are refused.
+    :math:`\lVert\varphi(x)\rVert = \sqrt{m/2}` up to rounding.
 
     Examples
     --------
     >>> phi = FourierFeatures(n_features=2, sketch_size=4, seed=0)
     >>> phi(np.zeros((1, 2)))
-    array([[1., 1., 0., 0.]], dtype=float32)
+    array([[1., 1., 0., 0.]])
     """
 
     kind: ClassVar[str] = "fourier"
@@ -85,24 +107,26 @@ class FourierFeatures(AbstractTensorFeatures):
         seed: int = 0,
         scaling: Scaling | None = None,
     ) -> None:
-        if require_positive_int("sketch_size", sketch_size) % 2:
-            raise FeatureMapError(
-                f"sketch_size must be even (cosine and sine pairs); got {sketch_size}."
-            )
-        # float32 cos^2 + sin^2 may exceed 1 by a few units in the last place.
-        norm_bound = (sketch_size / 2) ** 0.5 * (1 + 2.0**-20)
+        require_pairs(sketch_size)
         super().__init__(
             n_features=n_features,
             sketch_size=sketch_size,
             scaling=scaling,
             value_bound=1.0,
-            norm_bound=norm_bound,
-        )
-        self.frequencies = draw_frequencies(  # (d, h)
-            self.n_features, self.sketch_size // 2, scale=scale, law=law, seed=seed
+            norm_bound=wave_norm(sketch_size // 2),
+            frac_bits=VALUE_BITS,
         )
         self.scale, self.law, self.seed = float(scale), law, int(seed)
-        self._padded = stable_columns(self.frequencies)
+        self._lattice, self._waves = random_waves(
+            self.n_features,
+            self.sketch_size // 2,
+            scale=scale,
+            law=law,
+            seed=seed,
+            scaling=scaling,
+        )
+        # radians per unit of the scaled row, shape (d, m / 2)
+        self.frequencies = self._waves.frequencies
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -116,22 +140,17 @@ class FourierFeatures(AbstractTensorFeatures):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {"frequencies": self.frequencies}
+        return {"waves": self._waves.whole}
 
     @override
-    def evaluate_tensor(
+    def _round(
         self, rows: NDArray[np.floating], first_row: int
-    ) -> torch.Tensor:
-        half = self.sketch_size // 2
-        phases = scaled_float32(rows, self.scaling, first_row) @ self._padded
-        features = torch.empty(len(rows), self.sketch_size)
-        torch.cos(phases[:, :half], out=features[:, :half])
-        torch.sin(phases[:, :half], out=features[:, half:])
-        return features
+    ) -> tuple[NDArray[np.float64], float]:
+        return self._lattice.round(rows, first_row)
 
 
 @final
-class NystromFeatures(AbstractTensorFeatures):
+class NystromFeatures(AbstractFeatureMap):
     r"""Gaussian-kernel features through landmark rows.
 
     .. math::
@@ -139,7 +158,7 @@ class NystromFeatures(AbstractTensorFeatures):
         k(l, x) = e^{-\lVert x - l\rVert^2 / 2 s^2}, \quad K = k(L, L) + \epsilon I,
 
     for :math:`m` landmarks :math:`L` (Chatalic et al., AISTATS 2022). The norm is
-    about one at most, but float32 does not guarantee it: clip the map to release it.
+    about one at most, but rounding does not guarantee it: clip the map to release it.
 
     Parameters
     ----------
@@ -155,6 +174,14 @@ class NystromFeatures(AbstractTensorFeatures):
         machine, so parties share the map's file rather than its landmarks.
     scaling : Scaling, optional
         Applied to rows and landmarks first.
+
+    Notes
+    -----
+    Rows and landmarks are taken from the middle of the landmarks' range and rounded to
+    whole numbers of up to 24 bits, fewer for many features, of which 8 are left of the
+    scale (more if landmarks need them): farther rows are refused. Squared distances are
+    exact; kernel values are rounded to :math:`2^{-22}` and entries of the root to
+    :math:`2^{-26}`, or less for the large ones of an ill-conditioned kernel.
 
     Examples
     --------
@@ -180,11 +207,12 @@ class NystromFeatures(AbstractTensorFeatures):
                 "landmarks must be a finite array of shape (sketch_size, n_features); "
                 f"got shape {marks.shape}."
             )
-        if not 0 < scale < float("inf"):
-            raise FeatureMapError(f"scale must be a positive number; got {scale!r}.")
+        require_bound("scale", scale)
+        require_bound("shift", shift)
+        size, width = marks.shape
         super().__init__(
-            n_features=marks.shape[1],
-            sketch_size=marks.shape[0],
+            n_features=width,
+            sketch_size=size,
             scaling=scaling,
             value_bound=1024.0,
             norm_bound=None,
@@ -193,17 +221,28 @@ class NystromFeatures(AbstractTensorFeatures):
         scaled = marks if scaling is None else scaling(marks)
         if root is None:
             root = _inverse_root(scaled / self.scale, self.shift)
-        self._root = np.array(root, np.float32)
-        if self._root.shape != (len(marks), len(marks)):
+        given = np.array(root, np.float64)
+        if given.shape != (size, size) or not np.isfinite(given).all():
             raise FeatureMapError(
-                f"root must be a square matrix of size {len(marks)}; got shape "
-                f"{self._root.shape}."
+                f"root must be a finite square matrix of size {size}; got shape "
+                f"{given.shape}."
             )
-        self._padded_root = stable_columns(self._root)
-        self._middle = scaled.mean(axis=0)
-        units = ((scaled - self._middle) / self.scale).astype(np.float32)
-        self._squares = torch.from_numpy((units**2).sum(axis=1))
-        self._padded_units = stable_columns(units.T)
+        # Sums of a column stay below 2**40, whatever the condition of the kernel.
+        most = float(np.abs(given).max()) or 1.0
+        self._root_bits = min(_ROOT_BITS, 40 - ceil_log2(size) - ceil_log2(most))
+        whole = np.rint(np.ldexp(given, self._root_bits)) + 0.0
+        self.root = np.ldexp(whole, -self._root_bits)
+        # Sums of squares of whole numbers below 2**b stay below 2**51.
+        limit_bits = min(24, (51 - ceil_log2(width)) // 2)
+        middle = scaled.min(axis=0) / 2 + scaled.max(axis=0) / 2
+        farthest = float(np.abs(scaled - middle).max()) / self.scale
+        reach_bits = max(_REACH_BITS, ceil_log2(farthest) + 1 if farthest else 0)
+        bits = limit_bits - reach_bits - floor_log2(self.scale)
+        self._lattice = RowLattice(_around(scaling, middle), bits, 2.0**limit_bits)
+        points, _ = self._lattice.round(marks)
+        self._points = WholeMatrix(np.ascontiguousarray(points.T))
+        self._squares = np.square(points).sum(axis=1)
+        self._roots = WholeMatrix(whole)
 
     @property
     @override
@@ -221,57 +260,34 @@ class NystromFeatures(AbstractTensorFeatures):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {"landmarks": self.landmarks, "root": self._root}
+        return {"landmarks": self.landmarks, "root": self.root}
 
     @override
-    def evaluate_tensor(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> torch.Tensor:
-        shifted = Scaling(self._middle, np.full(self.n_features, 1 / self.scale))
-        centred = shifted(rows if self.scaling is None else self.scaling(rows))
-        scaled = scaled_float32(centred, None, first_row)
-        cross = (scaled @ self._padded_units)[:, : self.sketch_size]  # (n, m)
-        squared = (scaled**2).sum(dim=1)[:, None] + self._squares
-        kernel = torch.exp((cross - squared / 2).clamp_max(0.0))
-        features = (kernel @ self._padded_root)[:, : self.sketch_size]
-        require_in_range(features.numpy(), self.value_bound, first_row)
+    def evaluate(
+        self, rows: NDArray[np.floating], first_row: int = 0
+    ) -> NDArray[np.float64]:
+        x, largest = self._lattice.round(rows, first_row)
+        own = np.square(x).sum(axis=1)[:, None]
+        distances = own + self._squares - 2 * self._points.product(x, largest)
+        unit = 2.0**-self._lattice.bits / self.scale
+        kernel = np.rint(2.0**_KERNEL_BITS * exp(distances * (-0.5 * unit * unit)))
+        sums = self._roots.product(kernel, 2.0**_KERNEL_BITS)
+        step, unit = 2.0**self.frac_bits, 2.0 ** -(_KERNEL_BITS + self._root_bits)
+        features: NDArray[np.float64] = np.rint(sums * (unit * step)) / step
+        require_in_range(features, self.value_bound, first_row)
         return features
 
-
-def draw_frequencies(
-    n_features: int, count: int, *, scale: float, law: FrequencyLaw, seed: int
-) -> NDArray[np.float32]:
-    """Frequencies of a law as columns, shape (n_features, count)."""
-    if not 0 < scale < float("inf"):
-        raise FeatureMapError(f"scale must be a positive number; got {scale!r}.")
-    if law not in get_args(FrequencyLaw):
-        raise FeatureMapError(
-            f"law must be one of {', '.join(get_args(FrequencyLaw))}; got {law!r}."
-        )
-    return (_unit_frequencies(n_features, count, law, seed) / scale).astype(np.float32)
+    @override
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        return sum_features(self, rows, first_row)
 
 
-def _unit_frequencies(
-    n_features: int, count: int, law: FrequencyLaw, seed: int
-) -> NDArray[np.float64]:
-    """Columns of unit scale, shape (n_features, count)."""
-    rng = np.random.default_rng(seed)
-    directions = rng.standard_normal((n_features, count))
-    if law == "gaussian":
-        return directions
-    directions /= np.linalg.norm(directions, axis=0)
-    if law == "folded":
-        return directions * np.abs(rng.standard_normal(count))
-    return directions * _adapted_radii(count, rng)
-
-
-def _adapted_radii(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Exact draws from the adapted-radius law, by rejection from Gamma(3/2)."""
-    radii = np.empty(0)
-    while len(radii) < count:
-        gamma = rng.standard_gamma(1.5, 4 * count + 16)
-        radii = np.concatenate([radii, 2 * np.sqrt(gamma[gamma >= 2] / 2 - 1)])
-    return radii[:count]
+def _around(scaling: Scaling | None, middle: NDArray[np.float64]) -> Scaling:
+    """The scaling, with the origin moved to ``middle`` (in scaled units)."""
+    if scaling is None:
+        return Scaling(middle, np.ones(len(middle)))
+    shift = scaling.shift + middle / scaling.factor
+    return Scaling(shift, scaling.factor, scaling.origin)
 
 
 def _inverse_root(units: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

@@ -1,38 +1,68 @@
 r"""Moments of the rows: means, variances, second moments, and R Ω.
 
-Rows are rounded to a fixed-point lattice of 44 bits *before* they are multiplied.
-Each rounded value is split into two halves of 22 bits, so that products of halves are
-small integers and a matrix product of a block is an exact sum: the moments are those
-of the rounded rows without any further error, at the speed of BLAS and to the same
-bits on every machine with IEEE arithmetic. Centring and standardising come after the
-fact and lose nothing.
+Rows are rounded to whole numbers *before* they are multiplied: of 22 bits where they
+lie in the planned range, so that one float64 product of a block of 512 rows is an
+exact sum; rows farther out have more bits, and only blocks with such rows need more
+products. The moments are those of the rounded rows without any further error, at the
+speed of BLAS and to the same bits on every machine. Centring and standardising come
+after the fact and lose nothing.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from math import sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.exact import FEATURE_BITS, Int128Array
+from sketchlearn.draws import Draws
+from sketchlearn.elementary import ceil_log2
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
+    BLOCK_ROWS,
     AbstractFeatureMap,
     require_positive_int,
     row_blocks,
 )
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.products import (
+    LIMIT,
+    Parts,
+    WholeMatrix,
+    column_sums,
+    gram,
+    largest_magnitude,
+    squares,
+)
 from sketchlearn.scaling import Scaling
 
-__all__ = ["CrossMomentFeatures", "MomentFeatures", "MomentOrder", "random_groups"]
+__all__ = [
+    "FINE_BITS",
+    "ROW_BITS",
+    "CrossMomentFeatures",
+    "MomentFeatures",
+    "MomentOrder",
+    "random_groups",
+]
 
 MomentOrder = Literal["mean", "variance", "covariance"]
 
-_HALF = FEATURE_BITS // 2
+ROW_BITS = 22
+"""Scaled rows are rounded to ``2**-22`` unless more is asked for."""
+
+FINE_BITS = 42
+"""Bits of a whole number where the range of the rows may be far too wide.
+
+Products have twice as many, which leaves room for 2**43 rows in 128 bits."""
+
 _WEIGHT_BITS = 12
+_CACHED = 2**16
 
 
 @final
@@ -56,7 +86,10 @@ class MomentFeatures(AbstractFeatureMap):
         Features that are targets to predict; noted in the map, no other effect.
     reach : float
         Scaled values lie in ``[-reach, reach]``, a power of two; one beyond is an
-        error. Values are rounded to ``reach * 2**-44``.
+        error.
+    bits : int
+        Scaled values are rounded to ``2**-bits``, from 8 to 44. With 22, values in
+        [-1, 1] need one product; more resolve what is much narrower than that.
     scaling : Scaling, optional
         Applied to rows first.
 
@@ -76,6 +109,7 @@ class MomentFeatures(AbstractFeatureMap):
         order: MomentOrder = "covariance",
         targets: Sequence[int] = (),
         reach: float = 32.0,
+        bits: int = ROW_BITS,
         scaling: Scaling | None = None,
     ) -> None:
         d = require_positive_int("n_features", n_features)
@@ -83,16 +117,16 @@ class MomentFeatures(AbstractFeatureMap):
             known = ", ".join(get_args(MomentOrder))
             raise FeatureMapError(f"order must be one of {known}; got {order!r}.")
         sizes = {"mean": d, "variance": 2 * d, "covariance": d + d * (d + 1) // 2}
-        bits = _input_bits(reach)
+        self._lattice = _row_lattice(scaling, reach, bits)
         super().__init__(
             n_features=d,
             sketch_size=sizes[order],
             scaling=scaling,
-            value_bound=reach if order == "mean" else reach**2,
-            norm_bound=(d * reach**2 + (sizes[order] - d) * reach**4) ** 0.5,
+            value_bound=reach if order == "mean" else reach * reach,
+            norm_bound=_norm_bound(d, sizes[order], reach),
             frac_bits=2 * bits,
         )
-        self.order, self.reach = order, float(reach)
+        self.order, self.reach, self.bits = order, float(reach), int(bits)
         self.targets = tuple(int(t) for t in _indices("targets", targets, d))
 
     @cached_property
@@ -110,6 +144,7 @@ class MomentFeatures(AbstractFeatureMap):
             "order": self.order,
             "targets": list(self.targets),
             "reach": self.reach,
+            "bits": self.bits,
         }
 
     @override
@@ -119,9 +154,8 @@ class MomentFeatures(AbstractFeatureMap):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        bits = self.frac_bits // 2
-        x = _rounded(rows, self.scaling, self.reach, bits, first_row) * 2.0**-bits
+    ) -> NDArray[np.float64]:
+        x = self._lattice.round(rows, first_row)[0] * 2.0**-self.bits
         if self.order == "mean":
             return x
         i, j = self._pairs
@@ -129,20 +163,20 @@ class MomentFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        bits = self.frac_bits // 2
-        sums = np.zeros(self.n_features, np.int64)
-        parts = np.zeros((3, self.sketch_size - self.n_features), np.int64)
-        for start, block, count in row_blocks(rows):
-            x = _rounded(
-                block[:count], self.scaling, self.reach, bits, first_row + start
-            )
-            sums += _whole(x.sum(axis=0))
-            if self.order == "covariance":
-                parts += _whole(_products(x, self._pairs))
-            elif self.order == "variance":
-                parts += _whole(_squares(x))
-        mean = Int128Array.from_int64(sums).shifted(bits)
-        return Int128Array.concatenate([mean, _join(parts)])
+        sums, products = np.zeros(self.n_features, np.int64), _PartSum()
+        if self.order == "covariance":
+            _add_moments(self._lattice, rows, first_row, sums, products)
+        else:
+            for start, block in row_blocks(rows):
+                x, largest = self._lattice.round(block, first_row + start)
+                sums += column_sums(x).astype(np.int64)
+                if self.order == "variance":
+                    products.add(squares(x, largest))
+        mean = Int128Array.from_int64(sums).shifted(self.bits)
+        if self.order == "mean":
+            return mean
+        chosen = self._pairs if self.order == "covariance" else slice(None)
+        return Int128Array.concatenate([mean, products.total(chosen)])
 
 
 @final
@@ -171,7 +205,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
         Features, among the kept ones, to keep exact cross moments with.
     importance : array of shape (len(kept),), optional
         Powers of two in ``[2**-12, 1]`` that weigh the rows of Ω.
-    reach : float
+    reach, bits
         As in :class:`MomentFeatures`.
     seed : int
         Same seed, same groups.
@@ -181,7 +215,9 @@ class CrossMomentFeatures(AbstractFeatureMap):
     Notes
     -----
     Ω is normalised by a power of two so that :math:`|x^\top\Omega|` never exceeds
-    ``reach``; :attr:`omega` is the matrix as used, with the target columns last.
+    ``reach``; :attr:`omega` is the matrix as used, with the target columns last. Its
+    entries are powers of two, so :math:`R_{aa}\Omega` is that of the rounded rows
+    without any further rounding.
 
     Examples
     --------
@@ -201,6 +237,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
         targets: Sequence[int] = (),
         importance: ArrayLike | None = None,
         reach: float = 32.0,
+        bits: int = ROW_BITS,
         seed: int = 0,
         scaling: Scaling | None = None,
     ) -> None:
@@ -211,31 +248,41 @@ class CrossMomentFeatures(AbstractFeatureMap):
         if not set(self.targets) <= set(self.kept.tolist()):
             raise FeatureMapError("every target must be one of the kept features.")
         a, columns = len(self.kept), n_columns + len(self.targets)
-        bits = _input_bits(reach)
-        super().__init__(
-            n_features=d,
-            sketch_size=2 * d + a * columns,
-            scaling=scaling,
-            value_bound=reach**2,
-            norm_bound=(d * reach**2 + (d + a * columns) * reach**4) ** 0.5,
-            frac_bits=2 * bits,
-        )
-        self.n_columns, self.reach, self.seed = n_columns, float(reach), int(seed)
-        self.importance = _importance(importance, a)
         if n_columns > a:
             raise FeatureMapError(
                 f"n_columns={n_columns} groups need as many kept features; got {a}."
             )
-        groups = random_groups(a, n_columns, np.random.default_rng(seed))
-        self._groups = groups * self.importance[:, None]
-        self._shrink = 2.0 ** -int(np.ceil(np.log2(-(-a // n_columns))))
+        self.importance = _importance(importance, a)
+        self._lattice = _row_lattice(scaling, reach, bits)
+        # Ω in whole numbers, and the bits of its fractions: |xᵀΩ| <= reach.
+        weight_bits = 0 if (self.importance == 1).all() else _WEIGHT_BITS
+        self._omega_bits = weight_bits + ceil_log2(-(-a // n_columns))
+        if self._lattice.limit * 2.0**self._omega_bits > LIMIT:
+            raise FeatureMapError(
+                f"bits={bits} are too many for groups of {-(-a // n_columns)} features "
+                "with these weights and this reach: sums of a group leave 53 bits."
+            )
+        size = 2 * d + a * columns
+        super().__init__(
+            n_features=d,
+            sketch_size=size,
+            scaling=scaling,
+            value_bound=reach * reach,
+            norm_bound=_norm_bound(d, size, reach),
+            frac_bits=2 * bits + self._omega_bits,
+        )
+        self.n_columns, self.reach, self.bits = n_columns, float(reach), int(bits)
+        self.seed = int(seed)
+        weights = self.importance * 2.0**weight_bits
+        self._groups = random_groups(a, n_columns, seed) * weights[:, None]
+        self._matrix = WholeMatrix(self._groups)
         self._positions = np.searchsorted(self.kept, list(self.targets))
 
-    @property
+    @cached_property
     def omega(self) -> NDArray[np.float64]:
         """Ω as used, targets last: shape (len(kept), n_columns + len(targets))."""
         units = np.eye(len(self.kept))[:, self._positions]
-        return np.concatenate([self._groups * self._shrink, units], axis=1)
+        return np.concatenate([self._groups * 2.0**-self._omega_bits, units], axis=1)
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -246,6 +293,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
             "targets": list(self.targets),
             "importance": None if (self.importance == 1).all() else self.importance,
             "reach": self.reach,
+            "bits": self.bits,
             "seed": self.seed,
         }
 
@@ -256,50 +304,58 @@ class CrossMomentFeatures(AbstractFeatureMap):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
-        bits = self.frac_bits // 2
-        x = _rounded(rows, self.scaling, self.reach, bits, first_row)
-        products = x[:, self.kept, None] * self._tests(x)[:, None, :]
-        parts = [x * 2.0**bits, x * x, products.reshape(len(x), -1)]
-        return np.concatenate(parts, axis=1) * 2.0**-self.frac_bits
+    ) -> NDArray[np.float64]:
+        x, largest = self._lattice.round(rows, first_row)
+        tests = self._matrix.product(x[:, self.kept], largest) * 2.0**-self._omega_bits
+        tests = np.concatenate([tests, x[:, list(self.targets)]], axis=1)
+        products = x[:, self.kept, None] * tests[:, None, :]
+        parts = [x * 2.0**self.bits, x * x, products.reshape(len(x), -1)]
+        return np.concatenate(parts, axis=1) * 2.0 ** (-2 * self.bits)
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        bits, shape = self.frac_bits // 2, self.omega.shape
         sums = np.zeros(self.n_features, np.int64)
-        squares = np.zeros((3, self.n_features), np.int64)
-        products = np.zeros((3, *shape), np.int64)
-        for start, block, count in row_blocks(rows):
-            x = _rounded(
-                block[:count], self.scaling, self.reach, bits, first_row + start
-            )
-            sums += _whole(x.sum(axis=0))
-            squares += _whole(_squares(x))
-            high, low = _halves(x[:, self.kept])
-            aim, rest = _halves(self._tests(x))
-            products += _whole(
-                np.stack([high.T @ aim, high.T @ rest + low.T @ aim, low.T @ rest])
-            )
-        mean = Int128Array.from_int64(sums).shifted(bits)
-        return Int128Array.concatenate(
-            [mean, _join(squares), _join(products.reshape(3, -1))]
-        )
+        own, crossed, aimed = _PartSum(), _PartSum(), _PartSum()
+        a = len(self.kept)
+        everything = a == self.n_features
+        # All products of the features cost less than those with many columns.
+        whole = everything and 4 * self.n_columns > a
+        if whole:
+            _add_moments(self._lattice, rows, first_row, sums, crossed)
+        for start, block in row_blocks(rows[:0] if whole else rows):
+            x, largest = self._lattice.round(block, first_row + start)
+            sums += column_sums(x).astype(np.int64)
+            own.add(squares(x, largest))
+            kept = x if everything else x[:, self.kept]
+            tests = self._matrix.product(kept, largest)
+            size = largest_magnitude(tests)
+            crossed.add(gram(kept, tests, left_largest=largest, right_largest=size))
+            if self.targets:
+                chosen = kept[:, self._positions]
+                aimed.add(gram(kept, chosen, left_largest=largest))
+        if whole:
+            targets = crossed.total((slice(None), self._positions))
+            columns = crossed.times(self._matrix).total()
+        else:
+            columns = crossed.total()
+            targets = aimed.total() if self.targets else Int128Array.zeros(0)
+        every = np.arange(a)
+        squared = crossed.total((every, every)) if whole else own.total()
+        mean = Int128Array.from_int64(sums).shifted(self.bits)
+        beside = Int128Array.concatenate([mean, squared, targets])
+        return self._ordered(beside.shifted(self._omega_bits), columns)
 
-    def _tests(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Integer test values xᵀΩ of integer rows, of at most 44 bits.
-
-        The halves are below 2**22 and the weights powers of two above 2**-12, so no
-        order of summation rounds; what is rounded at the end is one number.
-        """
-        high, low = _halves(x[:, self.kept])
-        exact = (high @ self._groups) * 2.0**_HALF + low @ self._groups
-        tests = np.rint(exact * self._shrink)
-        return np.concatenate([tests, x[:, list(self.targets)]], axis=1)
+    def _ordered(self, beside: Int128Array, columns: Int128Array) -> Int128Array:
+        """Means, squares and products, target columns after those of Ω."""
+        d, a, t = self.n_features, len(self.kept), len(self.targets)
+        both = Int128Array.concatenate([beside, columns])
+        targets = 2 * d + np.arange(a * t).reshape(a, t)
+        own = 2 * d + a * t + np.arange(a * self.n_columns).reshape(a, -1)
+        order = np.concatenate([own, targets], axis=1).ravel()
+        return both.take(np.concatenate([np.arange(2 * d), order]))
 
 
-def random_groups(
-    n_features: int, n_groups: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def random_groups(n_features: int, n_groups: int, seed: int) -> NDArray[np.float64]:
     """Indicators of a random partition into groups of about equal size.
 
     Shape (n_features, n_groups). Sums of groups beat random signs on meta-training
@@ -307,95 +363,104 @@ def random_groups(
 
     Examples
     --------
-    >>> random_groups(5, 2, np.random.default_rng(0)).sum(axis=0)
+    >>> random_groups(5, 2, seed=0).sum(axis=0)
     array([3., 2.])
     """
     groups = np.zeros((n_features, n_groups))
-    groups[np.arange(n_features), rng.permutation(n_features) % n_groups] = 1.0
+    places = Draws(seed).permutation(n_features) % n_groups
+    groups[np.arange(n_features), places] = 1.0
     return groups
 
 
-def _input_bits(reach: float) -> int:
-    """Fractional bits of a rounded input: 44 bits in all."""
-    exponent = np.log2(reach) if reach > 0 else -1
-    if exponent != int(exponent) or not 0 <= exponent <= 16:
+@final
+class _PartSum:
+    """Running sums of exact parts, each in 64 bits.
+
+    A part of 512 rows is below 2**53, so that those of 2**18 rows are below 2**62.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[int, NDArray[np.int64]] = {}
+
+    def add(self, parts: Parts) -> None:
+        """Add those of one block."""
+        for shift, part in parts:
+            if shift in self._sums:
+                self._sums[shift] += part
+            else:
+                self._sums[shift] = part
+
+    def total(self, chosen: Any = slice(None)) -> Int128Array:
+        """The entries that ``chosen`` picks, as one vector."""
+        wide = [
+            Int128Array.from_int64(part[chosen].ravel()).shifted(shift)
+            for shift, part in self._sums.items()
+        ]
+        return reduce(operator.add, wide)
+
+    def times(self, matrix: WholeMatrix) -> _PartSum:
+        """The sums times a matrix of whole numbers."""
+        result = _PartSum()
+        for shift, part in self._sums.items():
+            upper = part >> 31
+            for extra, half in ((31, upper), (0, part - (upper << 31))):
+                product = matrix.whole(half.astype(np.float64), 2.0**32)
+                result.add([(shift + extra, product)])
+        return result
+
+
+def _add_moments(
+    lattice: RowLattice,
+    rows: NDArray[np.floating],
+    first_row: int,
+    sums: NDArray[np.int64],
+    products: _PartSum,
+) -> None:
+    """Add sums and products of rounded rows.
+
+    No sum of products of two columns exceeds the larger sum of their squares, so these
+    tell afterwards whether a product was exact, and whether all rows were in range.
+    """
+    size = BLOCK_ROWS * max(1, _CACHED // (BLOCK_ROWS * rows.shape[1]))
+    most = min(LIMIT / 2, lattice.limit * lattice.limit)
+    for start, many in row_blocks(rows, size):
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = lattice.unchecked(many)
+            product = x.T @ x
+        if np.diagonal(product).max() <= most:  # False for NaN
+            sums += column_sums(x).astype(np.int64)
+            products.add([(0, product.astype(np.int64))])
+            continue
+        x, largest = lattice.round(many, first_row + start)
+        for _, block in row_blocks(x):
+            sums += column_sums(block).astype(np.int64)
+            products.add(gram(block, left_largest=largest))
+
+
+def _row_lattice(scaling: Scaling | None, reach: float, bits: int) -> RowLattice:
+    """The rounding of rows; a reach is a power of two."""
+    exponent = ceil_log2(reach) if 0 < reach < float("inf") else -1
+    if reach != 2.0**exponent or not 0 <= exponent <= 16:
         raise FeatureMapError(
             f"reach must be a power of two between 1 and 65536; got {reach!r}."
         )
-    return FEATURE_BITS - int(exponent)
-
-
-def _halves(
-    x: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Split integers: ``x = high * 2**22 + low`` with ``abs(low) <= 2**21``."""
-    high = np.rint(x * 2.0**-_HALF)
-    return high, x - high * 2.0**_HALF
-
-
-def _products(
-    x: NDArray[np.float64], pairs: tuple[NDArray[Any], NDArray[Any]]
-) -> NDArray[np.float64]:
-    """Column sums of products of halves: (high high, mixed, low low) x pairs."""
-    high, low = _halves(x)
-    mixed = high.T @ low
-    return np.stack(
-        [(high.T @ high)[pairs], (mixed + mixed.T)[pairs], (low.T @ low)[pairs]]
-    )
-
-
-def _squares(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same for the squares of the columns."""
-    high, low = _halves(x)
-    products = (high * high, 2 * high * low, low * low)
-    return np.stack([product.sum(axis=0) for product in products])
-
-
-def _join(parts: NDArray[np.int64]) -> Int128Array:
-    """Summed products of halves, (high high, mixed, low low) → summed products."""
-    high, mixed, low = (Int128Array.from_int64(part) for part in parts)
-    return high.shifted(2 * _HALF) + mixed.shifted(_HALF) + low
-
-
-def _whole(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers held exactly in float64, as integers.
-
-    512 rows of products below 2**44 stay below 2**53, and 2**18 rows below 2**62.
-    """
-    return values.astype(np.int64)
-
-
-def _rounded(
-    rows: NDArray[np.floating],
-    scaling: Scaling | None,
-    reach: float,
-    bits: int,
-    first_row: int,
-) -> NDArray[np.float64]:
-    """Scaled rows as integers of at most 44 bits, held exactly in float64."""
-    x = rows.astype(np.float64) if scaling is None else scaling(rows)
-    if not max(x.max(), -x.min()) <= reach:  # the negation also catches NaN
-        raise RowRangeError(
-            _range_message(~(np.abs(x) <= reach), scaling, reach, first_row)
+    if isinstance(bits, bool) or bits not in range(8, 45):
+        raise FeatureMapError(
+            f"bits must be a whole number from 8 to 44; got {bits!r}."
         )
-    x *= 2.0**bits
-    return np.rint(x, out=x)
+    if exponent + bits > 44:
+        raise FeatureMapError(
+            f"reach={reach:g} and bits={bits} make whole numbers of {exponent + bits} "
+            "bits; 44 are exact. Take fewer bits or a smaller reach."
+        )
+    return RowLattice(scaling, int(bits), reach * 2.0**bits)
 
 
-def _range_message(
-    outside: NDArray[np.bool_], scaling: Scaling | None, reach: float, first_row: int
-) -> str:
-    row, column = (int(i) for i in np.argwhere(outside)[0])
-    low, high = -reach, reach
-    if scaling is not None:
-        low = scaling.shift[column] - reach / scaling.factor[column]
-        high = scaling.shift[column] + reach / scaling.factor[column]
-    return (
-        f"row {first_row + row} lies outside the planned range of feature {column}, "
-        f"[{low:g}, {high:g}]. Nothing was added. Declare the range of each feature "
-        "(bounds=(low, high) on an estimator, scaling=Scaling.from_bounds(low, high) "
-        "on a map) and sketch again."
-    )
+def _norm_bound(n_features: int, size: int, reach: float) -> float:
+    """Of values up to ``reach`` and products up to its square."""
+    square = reach * reach
+    squared = n_features * square + (size - n_features) * square * square
+    return sqrt(squared) * (1 + 2.0**-50)
 
 
 def _indices(name: str, values: ArrayLike, n_features: int) -> NDArray[np.int64]:

@@ -8,33 +8,26 @@ enough to decode; other weights are kept in the map's own file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isqrt, sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
-from torch.nn import functional
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_in_range
-from sketchlearn.features.tensor import (
-    AbstractTensorFeatures,
-    scaled_float32,
-    stable_columns,
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_bound,
+    require_in_range,
+    sum_features,
 )
-from sketchlearn.networks import (
-    Network,
-    NetworkSpec,
-    ResidualBlock,
-    build_network,
-    import_tensors,
-    spec_from_dict,
-)
+from sketchlearn.features.fixed_point import FixedPointNetwork
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.networks import FrozenNetwork, NetworkSpec, spec_from_dict
 from sketchlearn.scaling import Origin, Scaling
 from sketchlearn.weights import packaged_weights, tensors_digest
 
@@ -52,7 +45,10 @@ Inputs = Literal["rows", "outer"]
 FEATURE_PREFIX = "feature."
 """Names of the Sketch Network's tensors in a weights file begin like this."""
 
-_Step = Callable[[torch.Tensor], torch.Tensor]
+_ROW_BITS = 20
+"""Scaled rows are rounded to ``2**-20``."""
+
+_LIMIT, _OUTER_LIMIT = 2.0**40, 2.0**30
 
 
 @final
@@ -73,7 +69,7 @@ class ModelReference:
 
 
 @final
-class NetworkFeatures(AbstractTensorFeatures):
+class NetworkFeatures(AbstractFeatureMap):
     r"""Features computed by a trained network.
 
     .. math::
@@ -85,7 +81,7 @@ class NetworkFeatures(AbstractTensorFeatures):
     network : NetworkSpec or mapping
         The network :math:`f_\omega`, or the fields of its spec.
     stored : mapping of arrays, optional
-        Its tensors, as :func:`~sketchlearn.networks.export_tensors` gives them. May be
+        Its tensors, as :func:`~sketchlearn.networks.initial_tensors` gives them. May be
         left out for weights that come with the package.
     inputs : {"rows", "outer"}
         What goes into the network: the row, or the lower triangle of its products,
@@ -108,14 +104,17 @@ class NetworkFeatures(AbstractTensorFeatures):
     -----
     With a head every feature is within [-1, 1], so the norm is at most
     :math:`\sqrt m`. Without one there is no bound: clip the map to release it.
+    Weights and activations are rounded to whole numbers before each product; see
+    :mod:`sketchlearn.features.fixed_point`. Scaled rows beyond :math:`2^{20}`, or
+    :math:`2^{10}` for outer products, are refused.
 
     Examples
     --------
-    >>> from sketchlearn.networks import export_tensors
+    >>> from sketchlearn.networks import initial_tensors
     >>> spec = NetworkSpec(3, 4, head="tanh")
-    >>> phi = NetworkFeatures(spec, export_tensors(build_network(spec)))
+    >>> phi = NetworkFeatures(spec, initial_tensors(spec, seed=0))
     >>> phi(np.zeros((2, 3))).shape, phi.norm_bound
-    ((2, 4), 2.0)
+    ((2, 4), 2.0000000000000018)
     """
 
     kind: ClassVar[str] = "network"
@@ -145,7 +144,7 @@ class NetworkFeatures(AbstractTensorFeatures):
             sketch_size=network.n_outputs,
             scaling=scaling,
             value_bound=_require_bound(network, value_bound),
-            norm_bound=None if network.head is None else sqrt(network.n_outputs),
+            norm_bound=None if network.head is None else _head_norm(network.n_outputs),
         )
         self.network, self.inputs, self.model = network, inputs, model
         self._origin: Origin = origin
@@ -156,9 +155,10 @@ class NetworkFeatures(AbstractTensorFeatures):
                 f"these tensors have digest {self.digest[:12]}.., and the map "
                 f"{digest[:12]}... Load the map from its own file."
             )
-        module = build_network(network)
-        import_tensors(module, self._tensors)
-        self._step = _frozen_step(module.eval())
+        frozen = FrozenNetwork(network, self._tensors)
+        self._network = FixedPointNetwork(frozen.layers)
+        limit = _OUTER_LIMIT if inputs == "outer" else _LIMIT
+        self._lattice = RowLattice(scaling, _ROW_BITS, limit)
 
     @property
     @override
@@ -186,20 +186,37 @@ class NetworkFeatures(AbstractTensorFeatures):
     def weights(self) -> dict[str, NDArray[Any]]:
         return dict(self._tensors)
 
+    @property
     @override
-    def evaluate_tensor(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> torch.Tensor:
-        x = scaled_float32(rows, self.scaling, first_row)
-        features = self._step(lower_products(x) if self.inputs == "outer" else x)
-        require_in_range(features.numpy(), self.value_bound, first_row)
+    def widest(self) -> int:
+        return self.network.n_inputs + self.network.width + self.sketch_size
+
+    @override
+    def evaluate(
+        self, rows: NDArray[np.floating], first_row: int = 0
+    ) -> NDArray[np.float64]:
+        x = self._lattice.round(rows, first_row)[0] * 2.0**-_ROW_BITS
+        outputs = self._network(lower_products(x) if self.inputs == "outer" else x)
+        step = 2.0**self.frac_bits
+        features: NDArray[np.float64] = np.rint(outputs * step) / step
+        require_in_range(features, self.value_bound, first_row)
         return features
 
+    @override
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        return sum_features(self, rows, first_row)
 
-def lower_products(rows: torch.Tensor) -> torch.Tensor:
+
+def _head_norm(n_outputs: int) -> float:
+    """Largest norm of numbers within [-1, 1]."""
+    return sqrt(n_outputs) * (1 + 2.0**-50)
+
+
+def lower_products(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""The products :math:`x_p x_q`, :math:`q \le p`: (..., d) → (..., d(d+1)/2)."""
-    i, j = torch.tril_indices(rows.shape[-1], rows.shape[-1])
-    return rows[..., i] * rows[..., j]
+    i, j = np.tril_indices(rows.shape[-1])
+    products: NDArray[np.float64] = rows[..., i] * rows[..., j]
+    return products
 
 
 def network_digest(description: Mapping[str, Any]) -> str:
@@ -226,12 +243,9 @@ def _row_width(network: NetworkSpec, inputs: Inputs) -> int:
 
 def _require_bound(network: NetworkSpec, value_bound: float | None) -> float:
     if network.head is None:
-        bound = 1024.0 if value_bound is None else value_bound
-        if isinstance(bound, bool) or not 0 < bound < float("inf"):
-            raise FeatureMapError(
-                f"value_bound must be a positive finite number; got {value_bound!r}."
-            )
-        return float(bound)
+        return (
+            1024.0 if value_bound is None else require_bound("value_bound", value_bound)
+        )
     if value_bound is not None:
         raise FeatureMapError(
             f"a {network.head} head bounds every feature by 1: leave value_bound out; "
@@ -258,55 +272,3 @@ def _own_tensors(
         }
     # Adding 0 turns -0.0 into 0.0, as fingerprints and files do.
     return {n: np.array(a, np.float32) + np.float32(0) for n, a in stored.items()}
-
-
-def _frozen_step(module: nn.Module) -> _Step:
-    """What a module in evaluation mode computes, with the same bits in every block."""
-    match module:
-        case Network():
-            return _frozen_step(module.layers)
-        case nn.Sequential():
-            return _chain([_frozen_step(layer) for layer in module])
-        case ResidualBlock():
-            body = _frozen_step(module.body)
-            return lambda x: x + body(x)
-        case nn.Linear():
-            return _affine_step(module)
-        case nn.BatchNorm1d():
-            return _batch_norm_step(module)
-        case nn.LayerNorm():
-            gain, shift = module.weight.detach(), module.bias.detach()
-            shape, eps = module.normalized_shape, module.eps
-            return lambda x: functional.layer_norm(x, shape, gain, shift, eps)
-        case nn.ReLU():
-            return torch.relu
-        case nn.GELU():
-            return functional.gelu
-        case nn.Tanh():
-            return lambda x: torch.tanh(x).clamp_(-1.0, 1.0)
-        case nn.Sigmoid():
-            return lambda x: torch.sigmoid(x).clamp_(0.0, 1.0)
-    raise AssertionError(f"networks have no {type(module).__name__}")
-
-
-def _chain(steps: list[_Step]) -> _Step:
-    def run(x: torch.Tensor) -> torch.Tensor:
-        for step in steps:
-            x = step(x)
-        return x
-
-    return run
-
-
-def _affine_step(layer: nn.Linear) -> _Step:
-    padded = stable_columns(layer.weight.detach().numpy().T)
-    bias, size = layer.bias.detach(), layer.out_features
-    return lambda x: (x @ padded)[:, :size] + bias
-
-
-def _batch_norm_step(layer: nn.BatchNorm1d) -> _Step:
-    assert layer.running_var is not None
-    assert layer.running_mean is not None
-    gain = layer.weight.detach() / torch.sqrt(layer.running_var + layer.eps)
-    shift = layer.bias.detach() - gain * layer.running_mean
-    return lambda x: x * gain + shift

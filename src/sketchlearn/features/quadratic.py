@@ -6,29 +6,45 @@ Their mean is A vec(R), a few random linear measurements of the second moment
 
 from __future__ import annotations
 
+from functools import cached_property
+from math import sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.draws import Draws
+from sketchlearn.elementary import ceil_log2
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_in_range, require_positive_int
-from sketchlearn.features.tensor import (
-    AbstractTensorFeatures,
-    scaled_float32,
-    stable_columns,
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_bound,
+    require_in_range,
+    sum_features,
 )
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.products import WholeMatrix
 from sketchlearn.scaling import Scaling
 
 __all__ = ["QuadraticFeatures", "QuadraticLaw"]
 
 QuadraticLaw = Literal["gaussian", "chi", "unit"]
 
+_ROW_BITS = 24
+"""Scaled rows, and products of them, are rounded to ``2**-24``."""
+
+_WEIGHT_BITS = {"gaussian": 16, "chi": 22, "unit": 22}
+"""Entries of A, or of a, are rounded to so many bits: they are random anyway."""
+
+_LIMIT = 2.0**34
+_ROOT_BITS = 25
+"""Square roots of features are whole numbers of at most this many bits."""
+
 
 @final
-class QuadraticFeatures(AbstractTensorFeatures):
+class QuadraticFeatures(AbstractFeatureMap):
     r"""Random linear combinations of the products :math:`x_p x_q`.
 
     .. math::
@@ -41,7 +57,10 @@ class QuadraticFeatures(AbstractTensorFeatures):
     * ``"unit"``: the same with :math:`a_j` uniform on the unit sphere.
 
     For the rank-one laws the row of :math:`A` is :math:`a_p a_q` with off-diagonal
-    entries doubled.
+    entries doubled. Rows, and products :math:`x_p x_q` of rounded rows, are rounded to
+    :math:`2^{-24}`, :math:`a` to :math:`2^{-22}` and :math:`A` to :math:`2^{-16}`;
+    :math:`a_j^\top x` is rounded once more before it is squared. Scaled values beyond
+    1024 are refused.
 
     Parameters
     ----------
@@ -79,35 +98,44 @@ class QuadraticFeatures(AbstractTensorFeatures):
             raise FeatureMapError(
                 f"law must be one of {', '.join(get_args(QuadraticLaw))}; got {law!r}."
             )
+        # Squares are kept on a lattice whose step is a square too.
+        exponent = ceil_log2(require_bound("value_bound", value_bound))
+        root_bits = _ROOT_BITS - -(-exponent // 2)
         super().__init__(
             n_features=n_features,
             sketch_size=sketch_size,
             scaling=scaling,
             value_bound=value_bound,
             norm_bound=None,
+            frac_bits=2 * root_bits,
         )
         self.law, self.seed = law, int(seed)
-        self._lower = np.tril_indices(require_positive_int("n_features", n_features))
-        self._directions = self._draw()
-        self._padded = stable_columns(self._directions)
+        self._lattice = RowLattice(scaling, _ROW_BITS, _LIMIT)
+        self._weight_bits = _WEIGHT_BITS[law]
+        self._whole = np.rint(self._draw() * 2.0**self._weight_bits) + 0.0
+        self._matrix = WholeMatrix(self._whole)
 
-    def _draw(self) -> NDArray[np.float32]:
+    @cached_property
+    def _lower(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors of the products, row by row."""
+        return np.tril_indices(self.n_features)
+
+    def _draw(self) -> NDArray[np.float64]:
         """A transposed: (pairs, m) for the Gaussian law, else (d, m)."""
-        rng = np.random.default_rng(self.seed)
-        d, m = self.n_features, self.sketch_size
+        draws, (d, m) = Draws(self.seed), (self.n_features, self.sketch_size)
         if self.law == "gaussian":
-            return rng.standard_normal((d * (d + 1) // 2, m), np.float32) / np.float32(
-                d**0.5
-            )
-        directions = rng.standard_normal((d, m))
-        if self.law == "unit":
-            directions /= np.linalg.norm(directions, axis=0)
-        return directions.astype(np.float32)
+            return draws.normal(d * (d + 1) // 2, m) / sqrt(d)
+        return draws.directions(d, m) if self.law == "unit" else draws.normal(d, m)
+
+    @cached_property
+    def directions(self) -> NDArray[np.float64]:
+        """A transposed, (pairs, m), for the Gaussian law; else the a, (d, m)."""
+        return self._whole * 2.0**-self._weight_bits
 
     @property
     def matrix(self) -> NDArray[np.float64]:
         """A on the lower triangle, shape (sketch_size, d (d + 1) / 2)."""
-        directions = self._directions.astype(np.float64)
+        directions = self.directions
         if self.law == "gaussian":
             return directions.T
         i, j = self._lower
@@ -126,18 +154,32 @@ class QuadraticFeatures(AbstractTensorFeatures):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {"directions": self._directions}
+        return {"directions": self._whole}
+
+    @property
+    @override
+    def widest(self) -> int:
+        return int(self._whole.shape[0]) + self.sketch_size
 
     @override
-    def evaluate_tensor(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> torch.Tensor:
-        x = scaled_float32(rows, self.scaling, first_row)
+    def evaluate(
+        self, rows: NDArray[np.floating], first_row: int = 0
+    ) -> NDArray[np.float64]:
+        x, largest = self._lattice.round(rows, first_row)
         if self.law == "gaussian":
             i, j = self._lower
-            features = (x[:, i] * x[:, j]) @ self._padded
+            x = np.rint(x[:, i] * x[:, j] * 2.0**-_ROW_BITS)
+            step, largest = 2.0**self.frac_bits, largest**2 * 2.0**-_ROW_BITS + 1
         else:
-            features = (x @ self._padded) ** 2
-        features = features[:, : self.sketch_size]
-        require_in_range(features.numpy(), self.value_bound, first_row)
+            step = 2.0 ** (self.frac_bits // 2)
+        unit = 2.0 ** -(_ROW_BITS + self._weight_bits)
+        sums = self._matrix.product(x, largest) * (unit * step)
+        features: NDArray[np.float64] = np.rint(sums) / step
+        if self.law != "gaussian":
+            features *= features
+        require_in_range(features, self.value_bound, first_row)
         return features
+
+    @override
+    def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
+        return sum_features(self, rows, first_row)

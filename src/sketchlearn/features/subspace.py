@@ -8,35 +8,48 @@ says whether it was read from rows or from something public.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from math import floor, sqrt
+from typing import Any, ClassVar, cast, final, get_args
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array, frac_bits_for
-from sketchlearn.features.base import (
-    AbstractFeatureMap,
-    require_in_range,
-    require_positive_int,
-    row_blocks,
+from sketchlearn.draws import Draws
+from sketchlearn.elementary import TURN, ceil_log2, sequential_sum
+from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.exact import Int128Array
+from sketchlearn.features.base import AbstractFeatureMap, row_blocks
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.waves import (
+    VALUE_BITS,
+    AbstractWaveFeatures,
+    Waves,
+    require_pairs,
+    wave_norm,
 )
-from sketchlearn.features.tensor import (
-    AbstractTensorFeatures,
-    scaled_float32,
-    stable_columns,
-)
+from sketchlearn.products import WholeMatrix, largest_magnitude
 from sketchlearn.scaling import Origin, Scaling
 
-__all__ = ["CellFeatures", "SubspaceFourierFeatures"]
+__all__ = ["FARTHEST", "CellFeatures", "SubspaceFourierFeatures"]
 
-_FARTHEST = 32.0
+_ROW_BITS = 22
+"""Scaled rows are rounded to ``2**-22`` for waves."""
+
+_BASIS_BITS = 20
+"""Entries of a basis are whole numbers of this many bits."""
+
+_ANCHOR_BITS = 22
+"""Anchors are whole numbers of this many bits."""
+
+FARTHEST = 32.0
 """Coordinates are clipped to this magnitude where their products are sketched."""
 
-_SPLIT = 2.0**25
-"""Lattice integers are summed in two halves, each exact in float64."""
+_CROSSED_BITS = 17
+"""And rounded to ``2**-17`` there, so that products have 44 bits."""
+
+_MOST_STEPS = 2.0**44
+"""Coordinates in steps: 512 of them add up without rounding."""
 
 
 @final
@@ -59,18 +72,20 @@ class CellFeatures(AbstractFeatureMap):
         \qquad m = A \big(1 + 2r + \tfrac{s(s-1)}{2}\big),
 
     of z with every coordinate clipped to ``[-32, 32]``: no row outweighs all others.
+    Rows, B, z and anchors are whole numbers, distances are exact, and of two anchors
+    at the same distance the first one counts.
 
     Parameters
     ----------
     anchors : array of shape (n_cells, r)
-        In units of z. Kept in float32.
+        In units of z. They and z are rounded to 22 bits of the farthest one, or to
+        :math:`2^{-17}` where products are kept.
     basis : array of shape (n_features, r)
-        B, for scaled rows. Kept in float32.
+        B, for scaled rows. Rounded to 20 bits.
     centre : array of shape (n_features,)
         c, in units of the scaled rows.
     reach : float
-        Scaled values lie in ``[-reach, reach]``; a row whose z shows otherwise is an
-        error.
+        Scaled values lie in ``[-reach, reach]``; one beyond is an error.
     origin : {"declared", "data"}
         Where anchors, basis and centre come from.
     n_crossed : int, optional
@@ -100,41 +115,52 @@ class CellFeatures(AbstractFeatureMap):
         n_crossed: int | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        self.basis, self.centre = _directions(basis, centre)
-        self.anchors = np.array(anchors, np.float32)
-        d, r = self.basis.shape
+        given, self.centre = _directions(basis, centre)
+        d, r = given.shape
+        places = np.array(anchors, np.float64)
         self.n_crossed = _crossed(n_crossed, r)
-        if self.anchors.ndim != 2 or self.anchors.shape[1] != r or not r:
+        if places.ndim != 2 or places.shape[1] != r or not r:
             raise FeatureMapError(
                 f"anchors must be of shape (n_cells, {r}), one column for each column "
-                f"of basis; got shape {self.anchors.shape}."
+                f"of basis; got shape {places.shape}."
             )
-        if not (0 < reach < float("inf") and np.isfinite(self.anchors).all()):
-            raise FeatureMapError("anchors must be finite and reach positive.")
-        farthest = np.abs(self.basis).T @ (reach + np.abs(self.centre))
-        most = float(np.linalg.norm(reach + np.abs(self.centre)))
-        length = min(np.linalg.norm(farthest), np.linalg.norm(self.basis, 2) * most)
-        slack = 1 + max(2.0**-12, d * 2.0**-22)  # float32 products
-        bound, square = float(farthest.max()) * slack, (float(length) * slack) ** 2
-        norm, fine = 1 + square, 0
+        if not (0 < reach < 2.0**16 and np.isfinite(places).all()):
+            raise FeatureMapError(
+                "anchors must be finite, and reach positive and below 65536."
+            )
+        if n_crossed is not None and np.abs(places).max() > FARTHEST:
+            raise FeatureMapError(
+                f"coordinates are clipped to {FARTHEST:g} where their products are "
+                "kept: anchors farther out are never the nearest. Clip them too."
+            )
+        bits = _CROSSED_BITS if n_crossed is not None else _place_bits(places)
+        self._projection = _Projection(given, self.centre, float(reach), scaling, bits)
+        self.basis = self._projection.basis
+        self._bits = self._projection.bits
+        self._places = np.rint(np.ldexp(places, self._bits)) + 0.0
+        self.anchors = np.ldexp(self._places, -self._bits)
+        farthest, length = self._projection.bounds()
+        square, bound = length * length, farthest
+        norm = 1 + square
         if n_crossed is not None:
-            square = min(square, r * _FARTHEST**2)
-            bound, norm = min(bound, _FARTHEST) ** 2, 1 + square + square**2
-            fine = 7  # products need a finer lattice, beside that of exact moments
-        bound = max(1.0, bound)
+            square = min(square, r * FARTHEST * FARTHEST)
+            bound = min(bound, FARTHEST)
+            bound, norm = bound * bound, 1 + square + square * square
         super().__init__(
             n_features=d,
-            sketch_size=len(self.anchors) * self.cell_size,
+            sketch_size=len(places) * self.cell_size,
             scaling=scaling,
-            value_bound=bound,
-            norm_bound=norm**0.5,
-            frac_bits=frac_bits_for(bound) + fine,
+            value_bound=max(1.0, bound),
+            norm_bound=sqrt(norm) * (1 + 2.0**-40),
+            frac_bits=2 * self._bits,
         )
-        self.reach, self._planned = float(reach), origin
-        self._padded_basis = stable_columns(self.basis)
-        self._padded_anchors = stable_columns(np.ascontiguousarray(self.anchors.T))
-        squares = (self.anchors.astype(np.float64) ** 2).sum(axis=1) / 2
-        self._half_squares = torch.from_numpy(squares.astype(np.float32))
+        self.reach, self._planned = float(reach), _require_origin(origin)
+        self._nearness = WholeMatrix(np.ascontiguousarray(self._places.T))
+        self._squares = np.square(self._places).sum(axis=1)
+        if self._squares.max() > 2.0**51:
+            raise FeatureMapError(
+                f"{r} coordinates are too many for exact distances to the anchors."
+            )
 
     @property
     def cell_size(self) -> int:
@@ -156,7 +182,6 @@ class CellFeatures(AbstractFeatureMap):
             "reach": self.reach,
             "origin": self._planned,
         }
-        # Maps without second moments keep the fingerprint they always had.
         crossed = {} if self.n_crossed is None else {"n_crossed": self.n_crossed}
         return {**fields, **crossed}
 
@@ -167,49 +192,72 @@ class CellFeatures(AbstractFeatureMap):
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
-    ) -> NDArray[np.floating]:
+    ) -> NDArray[np.float64]:
         cells, local = self._locate(rows, first_row)
         features = np.zeros((len(rows), len(self.anchors), local.shape[1]))
-        features[np.arange(len(rows)), cells] = local
+        features[np.arange(len(rows)), cells] = local * self._units
         return features.reshape(len(rows), -1)
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        # A block sums 512 halves of 26 bits: exact in float64 in any order.
-        size = self.cell_size
-        total = np.zeros((len(self.anchors), 2 * size), np.int64)
+        # 512 whole numbers of at most 44 bits: sums are exact in float64.
+        total = np.zeros((len(self.anchors), self.cell_size), np.int64)
         numbers = np.arange(len(self.anchors))
-        for start, block, count in row_blocks(rows):
+        for start, block in row_blocks(rows):
             cells, local = self._locate(block, first_row + start)
-            integers = np.rint(local[:count] * 2.0**self.frac_bits)
-            high = np.floor(integers / _SPLIT)
-            halves = np.concatenate([high, integers - high * _SPLIT], axis=1)
-            members = (cells[:count] == numbers[:, None]).astype(np.float64)
-            total += (members @ halves).astype(np.int64)
-        upper = Int128Array.from_int64(total[:, :size].ravel())
-        lower = Int128Array.from_int64(total[:, size:].ravel())
-        return upper.shifted(25) + lower
+            members = (cells == numbers[:, None]).astype(np.float64)
+            total += (members @ local).astype(np.int64)
+        return self._widen(total)
+
+    @property
+    def _units(self) -> NDArray[np.float64]:
+        """What a whole number of each entry of a cell is worth."""
+        r, size = self.basis.shape[1], self.cell_size
+        units = np.full(size, 2.0 ** (-2 * self._bits))
+        units[1 : 1 + r] = 2.0**-self._bits
+        units[0] = 1.0
+        return units
+
+    def _widen(self, total: NDArray[np.int64]) -> Int128Array:
+        """Sums of whole numbers on the lattice of the map."""
+        wide = Int128Array.from_int64(total.ravel())
+        r, kinds = self.basis.shape[1], np.zeros(total.shape, np.int64)
+        kinds[:, 1 : 1 + r], kinds[:, 1 + r :] = 1, 2
+        kind = kinds.ravel()
+        middle = wide.shifted(self._bits)
+        result = middle.shifted(self._bits).where(kind == 0, middle)
+        return result.where(kind < 2, wide)
 
     def _locate(
         self, rows: NDArray[np.floating], first_row: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Cell of each row of a padded block, and what is kept of the row."""
-        with torch.no_grad():
-            z = _project(self, rows, first_row, self.reach)
-            if self.n_crossed is not None:
-                z = z.clamp(-_FARTHEST, _FARTHEST)
-            nearness = (z @ self._padded_anchors)[:, : len(self.anchors)]
-            cells = (nearness - self._half_squares).argmax(dim=1).numpy()
-        exact = z.numpy().astype(np.float64)
-        local = [np.ones((len(rows), 1)), exact]
+        """Cell of each row, and the whole numbers that are kept of the row."""
+        z = self._projection(rows, first_row)
+        if self.n_crossed is not None:
+            farthest = FARTHEST * 2.0**self._bits
+            z = np.clip(z, -farthest, farthest)
+        largest = largest_magnitude(z)
+        if largest > _MOST_STEPS or not self._nearness.fits(4 * largest):
+            raise RowRangeError(
+                f"one of the rows {first_row} to {first_row + len(rows) - 1} lies too "
+                "far from the anchors for whole numbers of 44 bits. Nothing was added. "
+                "Declare the range of each feature and plan again."
+            )
+        if self._nearness.is_exact(4 * largest):
+            near = 2 * self._nearness.product(z, largest) - self._squares
+            cells = near.argmax(axis=1)
+        else:
+            whole = self._nearness.whole(z, largest)
+            cells = (2 * whole - self._squares.astype(np.int64)).argmax(axis=1)
+        local = [np.ones((len(rows), 1)), z]
         if self.n_crossed is not None:
             a, b = np.tril_indices(self.n_crossed, -1)
-            local += [exact**2, exact[:, a] * exact[:, b]]
+            local += [z * z, z[:, a] * z[:, b]]
         return cells, np.concatenate(local, axis=1)
 
 
 @final
-class SubspaceFourierFeatures(AbstractTensorFeatures):
+class SubspaceFourierFeatures(AbstractWaveFeatures):
     r"""Cosines and sines of the row seen in a few directions.
 
     .. math::
@@ -222,7 +270,7 @@ class SubspaceFourierFeatures(AbstractTensorFeatures):
     Parameters
     ----------
     basis : array of shape (n_features, r)
-        B, for scaled rows. Kept in float32.
+        B, for scaled rows.
     sketch_size : int
         Numbers in the feature vector; even.
     centre : array of shape (n_features,)
@@ -238,7 +286,7 @@ class SubspaceFourierFeatures(AbstractTensorFeatures):
     --------
     >>> phi = SubspaceFourierFeatures([[1.0], [1.0]], 4, centre=[0.0, 0.0])
     >>> abs(phi(np.array([[1.0, -1.0]])))
-    array([[1., 1., 0., 0.]], dtype=float32)
+    array([[1., 1., 0., 0.]])
     """
 
     kind: ClassVar[str] = "subspace-fourier"
@@ -254,26 +302,28 @@ class SubspaceFourierFeatures(AbstractTensorFeatures):
         scaling: Scaling | None = None,
     ) -> None:
         self.basis, self.centre = _directions(basis, centre)
-        if require_positive_int("sketch_size", sketch_size) % 2:
-            raise FeatureMapError(
-                f"sketch_size must be even (cosine and sine pairs); got {sketch_size}."
-            )
+        half = require_pairs(sketch_size)
         super().__init__(
             n_features=len(self.basis),
             sketch_size=sketch_size,
             scaling=scaling,
             value_bound=1.0,
-            # float32 cos^2 + sin^2 may exceed 1 by a few units in the last place.
-            norm_bound=(sketch_size / 2) ** 0.5 * (1 + 2.0**-20),
+            norm_bound=wave_norm(half),
+            frac_bits=VALUE_BITS,
         )
-        self.seed, self._planned = int(seed), origin
-        rng = np.random.default_rng(seed)
-        directions = rng.standard_normal((self.basis.shape[1], sketch_size // 2))
-        radii = rng.uniform(0.2, 3.5, sketch_size // 2)
-        frequencies = directions / np.linalg.norm(directions, axis=0) * radii
-        self.frequencies = frequencies.astype(np.float32)  # (r, h)
-        self._padded_basis = stable_columns(self.basis)
-        self._padded = stable_columns(self.frequencies)
+        self.seed, self._planned = int(seed), _require_origin(origin)
+        draws = Draws(seed)
+        radii = 0.2 + 3.3 * draws.uniform(half)
+        self.frequencies = draws.directions(self.basis.shape[1], half) * radii  # (r, h)
+        lifted = sequential_sum(
+            column[:, None] * wave
+            for column, wave in zip(self.basis.T, self.frequencies, strict=True)
+        )
+        self._lattice = RowLattice(scaling, _ROW_BITS, 2.0**52)
+        self._waves = Waves(
+            lifted / TURN, row_bits=_ROW_BITS, phase_bits=_ROW_BITS + _BASIS_BITS
+        )
+        self._middle = self._lattice.nearest(self.centre)
 
     @property
     @override
@@ -292,42 +342,92 @@ class SubspaceFourierFeatures(AbstractTensorFeatures):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {
-            "basis": self.basis,
-            "centre": self.centre,
-            "frequencies": self.frequencies,
-        }
+        return {"centre": self.centre, "waves": self._waves.whole}
 
     @override
-    def evaluate_tensor(
+    def _round(
         self, rows: NDArray[np.floating], first_row: int
-    ) -> torch.Tensor:
-        half = self.sketch_size // 2
-        phases = _project(self, rows, first_row) @ self._padded
-        features = torch.empty(len(rows), self.sketch_size)
-        torch.cos(phases[:, :half], out=features[:, :half])
-        torch.sin(phases[:, :half], out=features[:, half:])
-        return features
+    ) -> tuple[NDArray[np.float64], float]:
+        x = self._lattice.round(rows, first_row)[0] - self._middle
+        return x, largest_magnitude(x)
 
 
-def _project(
-    feature_map: CellFeatures | SubspaceFourierFeatures,
-    rows: NDArray[np.floating],
-    first_row: int,
-    reach: float = float("inf"),
-) -> torch.Tensor:
-    """Projected rows of a padded block, float32, after a check of their range."""
-    scaling, basis = feature_map.scaling, feature_map._padded_basis
-    scaled = np.asarray(rows, np.float64) if scaling is None else scaling(rows)
-    require_in_range(scaled, reach, first_row)
-    centred = scaled_float32(scaled - feature_map.centre, None, first_row)
-    return (centred @ basis)[:, : feature_map.basis.shape[1]].contiguous()
+@final
+class _Projection:
+    r"""Coordinates :math:`z = B^\top(x - c)` in whole numbers."""
+
+    def __init__(
+        self,
+        basis: NDArray[np.float64],
+        centre: NDArray[np.float64],
+        reach: float,
+        scaling: Scaling | None,
+        place_bits: int,
+    ) -> None:
+        largest = float(np.abs(basis).max())
+        self._basis_bits = _BASIS_BITS - ceil_log2(largest) if largest else 0
+        whole = np.rint(np.ldexp(basis, self._basis_bits)) + 0.0
+        self.basis = np.ldexp(whole, -self._basis_bits)
+        self._matrix = WholeMatrix(whole)
+        # Rows as fine as coordinates need it, four times over.
+        self._overlaps = sequential_sum(row[:, None] * row for row in self.basis)
+        longest = sqrt(float(np.diagonal(self._overlaps).max()))
+        self.bits = place_bits
+        fine = ceil_log2(longest) + self.bits + 2 if longest else self.bits
+        # Products of rows within the reach stay below 2**63.
+        away = ceil_log2(reach + float(np.abs(centre).max()))
+        most = 61 - ceil_log2(self._matrix.largest_column) - away
+        row_bits = min(max(fine, 8), 44 - ceil_log2(reach), most)
+        limit = float(floor(reach * 2.0**row_bits))
+        self._lattice = RowLattice(scaling, row_bits, limit)
+        self._middle = self._lattice.nearest(centre)
+
+    def __call__(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> NDArray[np.float64]:
+        """Coordinates of rows in steps of ``2**-bits``."""
+        x = self._lattice.round(rows, first_row)[0] - self._middle
+        z = self._matrix.product(x)
+        shift = self.bits - self._lattice.bits - self._basis_bits
+        return np.rint(np.ldexp(z, shift))
+
+    def bounds(self) -> tuple[float, float]:
+        """Largest coordinate of a row, and largest norm of all coordinates."""
+        away = (self._lattice.limit + np.abs(self._middle)) * 2.0**-self._lattice.bits
+        farthest = sequential_sum(np.abs(self.basis) * away[:, None])
+        # A norm of B that is exact for orthogonal columns.
+        spread = sqrt(float(sequential_sum(np.abs(self._overlaps)).max()))
+        span = spread * sqrt(float(sequential_sum(away * away)))
+        corner = sqrt(float(sequential_sum(farthest * farthest)))
+        slack = 1 + 2.0**-40 + len(away) * 2.0**-50
+        half = 2.0 ** -(self.bits + 1)
+        width = self.basis.shape[1]
+        length = min(corner, span) * slack + half * sqrt(width)
+        return float(farthest.max()) * slack + half, length
+
+
+def _place_bits(anchors: NDArray[np.float64]) -> int:
+    """Bits of fractions of anchors, so that the farthest has 22 in all.
+
+    Of the farthest rounded to as many digits: rounded anchors give the same bits.
+    """
+    mantissa, exponent = np.frexp(np.abs(anchors).max())
+    farthest = np.ldexp(np.rint(np.ldexp(mantissa, _ANCHOR_BITS)), exponent)
+    if not farthest:
+        return _ANCHOR_BITS
+    return min(max(2 * _ANCHOR_BITS - ceil_log2(float(farthest)), 0), 42)
+
+
+def _require_origin(origin: str) -> Origin:
+    if origin not in get_args(Origin):
+        raise FeatureMapError(f"origin must be 'declared' or 'data'; got {origin!r}.")
+    return cast(Origin, origin)
 
 
 def _directions(
     basis: ArrayLike, centre: ArrayLike
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    columns, middle = np.array(basis, np.float32), np.array(centre, np.float64)
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    columns, middle = np.array(basis, np.float64), np.array(centre, np.float64)
     fits = columns.ndim == 2 and columns.size and middle.shape == columns.shape[:1]
     if not fits or not (np.isfinite(columns).all() and np.isfinite(middle).all()):
         raise FeatureMapError(

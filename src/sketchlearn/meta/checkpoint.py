@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-import torch
-
 from sketchlearn.durable import open_regular, write_file
 from sketchlearn.errors import SketchFileError
+from sketchlearn.meta.backend import torch
 
 __all__ = [
     "CHECKPOINT_NAME",

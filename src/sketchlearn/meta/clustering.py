@@ -15,19 +15,21 @@ from functools import lru_cache
 from typing import Self, cast, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from torch import Tensor, nn
 from typing_extensions import override
 
 from sketchlearn.decoders.ckm_descent import DAMPED, CKMSpec
-from sketchlearn.decoders.iterative_ckm import MAX_PADDED, IterativeCKM, draw_units
-from sketchlearn.decoders.unrolled import InnerOptimiser, hungarian_loss, kmeans_loss
+from sketchlearn.decoders.descent import InnerOptimiser
+from sketchlearn.decoders.iterative_ckm import MAX_PADDED, draw_units
 from sketchlearn.errors import ConfigError
-from sketchlearn.features.activation import Activation, activate
+from sketchlearn.features.activation import Activation
+from sketchlearn.meta.backend import Tensor, nn, torch
+from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.config import RunConfig, TrainConfig
 from sketchlearn.meta.datasets import MetaDataset, require_apart
+from sketchlearn.meta.descent import hungarian_loss, kmeans_loss
+from sketchlearn.meta.differentiable import activate
 from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem
@@ -186,7 +188,7 @@ class ClusteringProblem(AbstractProblem):
 
     @override
     def loss(self, model: nn.Module, batch: ClusteringEpisodes) -> Tensor:
-        centroids = self._decode(cast(IterativeCKM, model), batch)
+        centroids = self._decode(cast(TrainableCKM, model), batch)
         loss = _excess(centroids, batch).mean()
         if self.config.hungarian:
             scale = kmeans_loss(batch.query, batch.reference)
@@ -197,7 +199,7 @@ class ClusteringProblem(AbstractProblem):
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Inertia relative to Lloyd's on held-out datasets; the score is its log."""
-        module = cast(IterativeCKM, model)
+        module = cast(TrainableCKM, model)
         excess = torch.cat([_excess(self._decode(module, c), c) for c in self._cases])
         ratios = excess.exp()
         return {
@@ -206,7 +208,7 @@ class ClusteringProblem(AbstractProblem):
             "mean_ratio": float(ratios.mean()),
         }
 
-    def _decode(self, model: IterativeCKM, batch: ClusteringEpisodes) -> Tensor:
+    def _decode(self, model: TrainableCKM, batch: ClusteringEpisodes) -> Tensor:
         """Centroids from sketches; gradients, where wanted, of the last steps."""
         n_units = model.spec.n_units(batch.directions.shape[-1])
         matrix = model.matrix(
@@ -257,7 +259,8 @@ class ClusteringProblem(AbstractProblem):
         for i, table in enumerate(tables):
             d = table.shape[1]
             rows[i, :, :d] = torch.from_numpy(table)
-            directions[i, :d], positions[i] = draw_units(d, size, rng)
+            drawn = draw_units(d, size, rng)
+            directions[i, :d], positions[i] = map(torch.from_numpy, drawn)
             noise = rng.standard_normal((n_clusters, d), np.float32)
             start[i, :, :d] = torch.from_numpy(noise)
             found = _lloyd(table[: self.config.n_rows], n_clusters, rng)
@@ -272,7 +275,7 @@ class ClusteringProblem(AbstractProblem):
 
 def build_ckm(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
-) -> tuple[IterativeCKM, ClusteringProblem]:
+) -> tuple[TrainableCKM, ClusteringProblem]:
     """Iterative CKM, neither searched nor trained yet, and its problem."""
     spec = spec_from_dict(CKMSpec, config.model)
     problem = ClusteringProblem(
@@ -281,17 +284,17 @@ def build_ckm(
         ClusteringConfig.from_dict(config.problem),
         sketch_size=spec.sketch_size,
     )
-    return IterativeCKM(spec, seed=config.train.seed), problem
+    return TrainableCKM(spec, seed=config.train.seed), problem
 
 
 def evolve_ckm(
-    model: IterativeCKM, problem: ClusteringProblem, config: TrainConfig
+    model: TrainableCKM, problem: ClusteringProblem, config: TrainConfig
 ) -> EvolveResult | None:
     """Search activation, optimiser and learned numbers with NGOpt, in place.
 
     Parameters
     ----------
-    model : IterativeCKM
+    model : TrainableCKM
         Where the search starts; has the best found at the end.
     problem : ClusteringProblem
         Its configuration says what to choose among, and for how long; None is returned
@@ -318,7 +321,7 @@ def evolve_ckm(
 
 
 def _configure(model: nn.Module, settings: Mapping[str, Setting]) -> None:
-    ckm = cast(IterativeCKM, model)
+    ckm = cast(TrainableCKM, model)
     activation = cast(Activation, settings["activation"])
     ckm.spec = replace(
         ckm.spec,

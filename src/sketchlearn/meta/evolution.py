@@ -17,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from sketchlearn.errors import ConfigError, import_extra
+from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
@@ -189,7 +188,7 @@ class _Search:
     ) -> None:
         self.model, self.problem, self.config = model, problem, config
         self.space, self.configure = space, configure
-        self.nevergrad = import_extra("nevergrad", "meta")
+        self.nevergrad = import_extra("nevergrad", "train")
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.start = nn.utils.parameters_to_vector(self.weights).detach().clone()
         rng = np.random.default_rng(config.seed)
@@ -277,7 +276,7 @@ def _forgiving_surrogate() -> Iterator[None]:
     the squared dimension, raises a TypeError with NumPy 2.4. NGOpt has a way to go on
     without a model, but only knows its own error.
     """
-    library: Any = import_extra("nevergrad.optimization.optimizerlib", "meta")
+    library: Any = import_extra("nevergrad.optimization.optimizerlib", "train")
     learn = library.learn_on_k_best
 
     def learn_or_give_up(*arguments: Any) -> Any:

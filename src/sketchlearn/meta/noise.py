@@ -7,9 +7,8 @@ ordinary generator. Real noise comes from :func:`sketchlearn.release` only.
 
 from __future__ import annotations
 
-import torch
-
 from sketchlearn.mechanisms import gaussian_sigma
+from sketchlearn.meta.backend import torch
 
 __all__ = ["simulate_release_noise"]
 

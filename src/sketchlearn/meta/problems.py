@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+
+from sketchlearn.meta.backend import Tensor, nn
 
 __all__ = ["AbstractProblem"]
 

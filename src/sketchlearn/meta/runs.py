@@ -12,23 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from torch import Tensor, nn
-
-from sketchlearn.decoders.equivariant import PriorNetwork, PriorSpec
+from sketchlearn.decoders.equivariant import PriorSpec
 from sketchlearn.errors import ConfigError
+from sketchlearn.meta.backend import Tensor, nn
 from sketchlearn.meta.clustering import build_ckm, evolve_ckm
 from sketchlearn.meta.config import RunConfig, TrainConfig, refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
+from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.second_moments import (
     CorrelationConfig,
     CorrelationProblem,
     PaddedMomentProblem,
 )
+from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks import EpisodeConfig, RowProblem, SecondMomentTask
 from sketchlearn.meta.trainer import TrainResult, train
-from sketchlearn.sqnet import SQNet, SQNetSpec
+from sketchlearn.sqnet import SQNetSpec
 from sketchlearn.version import __version__
 
 __all__ = ["SEARCHES", "TASKS", "Run", "TrainedRun", "build_run", "train_run"]
@@ -141,7 +142,7 @@ def _second_moment_from_rows(
         raise ConfigError("an SQNet takes rows of one width; set pad = true.")
     spec = SQNetSpec.from_dict({"n_features": episodes.n_features, **config.model})
     problem = RowProblem(SecondMomentTask(), training, episodes, held_out=held_out)
-    return SQNet(spec, seed=config.train.seed), problem
+    return TrainableSQNet(spec, seed=config.train.seed), problem
 
 
 def _correlations(
@@ -163,7 +164,7 @@ def _second_moment(
     problem = PaddedMomentProblem(training, held_out, **config.problem)
     width = config.problem.get("n_features", 196)
     spec = SQNetSpec.from_dict({"n_features": width, **config.model})
-    return SQNet(spec, seed=config.train.seed), problem
+    return TrainableSQNet(spec, seed=config.train.seed), problem
 
 
 Builder = Callable[

@@ -16,20 +16,19 @@ from functools import lru_cache
 from typing import Any, Self, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 from typing_extensions import override
 
 from sketchlearn.decoders.low_rank import symmetric_matrix
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.moments import random_groups
+from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.synthetic import random_correlation
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
-from sketchlearn.sqnet import SQNet
 
 __all__ = [
     "CorrelationConfig",
@@ -140,7 +139,8 @@ class CorrelationProblem(AbstractProblem):
         d, columns = self._shape(rng)
         count = self.config.episodes * (1 if d > 60 else 2)
         matrices = torch.stack([self._episode(d, rng) for _ in range(count)])
-        omega = np.stack([random_groups(d, columns, rng) for _ in range(count)])
+        seeds = rng.integers(2**62, size=count)
+        omega = np.stack([random_groups(d, columns, int(seed)) for seed in seeds])
         if rng.random() < self.config.uneven:
             spread = rng.uniform(0, 1) * rng.normal(size=(count, d, 1))
             omega = omega * np.exp(spread)
@@ -254,7 +254,7 @@ class PaddedMomentProblem(AbstractProblem):
 
     @override
     def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
-        assert isinstance(model, SQNet)
+        assert isinstance(model, TrainableSQNet)
         i, j = np.tril_indices(self._d)
         found = model.decode(model.sketch_moments(batch))
         return (found - batch[:, i, j]).abs().mean()
@@ -262,7 +262,7 @@ class PaddedMomentProblem(AbstractProblem):
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean absolute error, which decides, and LRE on held-out datasets."""
-        assert isinstance(model, SQNet)
+        assert isinstance(model, TrainableSQNet)
         batch = torch.from_numpy(np.stack(self._held_out))
         found = model.decode(model.sketch_moments(batch)).double().numpy()
         scores = [
@@ -395,6 +395,6 @@ def _cases(data: MetaDataset, max_features: int) -> list[Case]:
         if d * (d + 1) // 2 > size:
             kept = np.sort(rng.permutation(d)[:size])
             columns = max(size // len(kept), 1)
-            omega = random_groups(len(kept), columns, rng)
+            omega = random_groups(len(kept), columns, int(rng.integers(2**62)))
             cases.append((size, matrix, kept, omega))
     return cases

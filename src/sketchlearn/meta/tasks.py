@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 from typing_extensions import override
 
 from sketchlearn.errors import ConfigError
+from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.noise import simulate_release_noise

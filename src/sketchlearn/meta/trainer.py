@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from sketchlearn.errors import TrainingError
+from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.checkpoint import (
     CHECKPOINT_NAME,
     RunState,

@@ -42,6 +42,9 @@ LONG_INPUT = 200_000
 """Rows from which a progress bar is shown on a terminal without being asked for."""
 
 
+_BATCH_NUMBERS = 2**22
+
+
 @final
 class Batches:
     """Rows of one input, as float arrays of shape (n, n_features).
@@ -71,6 +74,8 @@ class Batches:
         self._plan = plan_columns(first, options.columns, options.encodings)
         self.names = self._plan.names
         self.n_features = self._plan.width
+        usual = min(32_768, max(2048, _BATCH_NUMBERS // max(self.n_features, 1)))
+        self._batch_rows = options.batch_rows or usual
         self._require_width(self._plan, options.n_features, first)
         if self.n_rows == 0:
             _refuse_empty(self.source)
@@ -109,7 +114,7 @@ class Batches:
 
     def _batches(self, pieces: Iterator[Piece]) -> Iterator[Floats]:
         """Join and cut blocks into batches of equal size."""
-        size, pending, held = self._options.batch_rows, list[Floats](), 0
+        size, pending, held = self._batch_rows, list[Floats](), 0
         for block in self._blocks(pieces):
             if not held and len(block) == size:
                 yield block
@@ -128,8 +133,8 @@ class Batches:
         row = kept = 0
         for piece in pieces:
             plan = self._plan_next(piece)
-            for chunk in piece.read(plan.positions, self._options.batch_rows):
-                for part in _slices(chunk, self._options.batch_rows):
+            for chunk in piece.read(plan.positions, self._batch_rows):
+                for part in _slices(chunk, self._batch_rows):
                     where = Where(piece.source, row, plan.columns)
                     block = self._finite(to_floats(part, plan, where), where)
                     row += len(part)
@@ -204,7 +209,7 @@ def open_rows(
     on_invalid: Literal["raise", "drop"] = "raise",
     progress: bool | None = None,
     n_features: int | None = None,
-    batch_rows: int = 8192,
+    batch_rows: int | None = None,
 ) -> Batches:
     """Open any supported input as batches of rows, without reading it yet.
 
@@ -227,8 +232,9 @@ def open_rows(
         Show progress on stderr if that is a terminal; by default for long inputs.
     n_features : int, optional
         Expected number of features; any other is an error.
-    batch_rows : int
-        Rows in each batch but the last.
+    batch_rows : int, optional
+        Rows in each batch but the last; by default about four million numbers, and
+        from 2,048 to 32,768 rows.
 
     Returns
     -------
@@ -256,7 +262,7 @@ def open_rows(
         return data.of_width(n_features)
     if on_invalid not in ("raise", "drop"):
         raise RowsError(f"on_invalid must be 'raise' or 'drop'; got {on_invalid!r}.")
-    if batch_rows < 1:
+    if batch_rows is not None and batch_rows < 1:
         raise RowsError(f"batch_rows must be at least 1; got {batch_rows}.")
     known = check_encodings(encodings)
     options = _Options(
@@ -277,7 +283,7 @@ class _Options:
     on_invalid: str
     progress: bool | None
     n_features: int | None
-    batch_rows: int
+    batch_rows: int | None
 
 
 @dataclass(frozen=True)

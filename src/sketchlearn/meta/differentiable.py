@@ -1,26 +1,34 @@
-"""Feature maps as functions that torch can differentiate, for learning and descent.
+"""Feature maps as functions that torch can differentiate, for learning.
 
 A sketch is made by the map itself, in its own exact arithmetic; these are the same
-formulas on tensors of any floating type and any number of leading axes.
+formulas on tensors of any floating type and any number of leading axes. Decoders that
+only need a slope have it without torch (:mod:`sketchlearn.decoders.pullback`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.activation import ActivationFeatures, activate
+from sketchlearn.features.activation import Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.meta.backend import Tensor, torch
 from sketchlearn.scaling import Scaling
 
-__all__ = ["TensorMap", "differentiable"]
+__all__ = ["TensorMap", "activate", "differentiable", "lower_products"]
 
-TensorMap = Callable[[torch.Tensor], torch.Tensor]
+TensorMap = Callable[[Tensor], Tensor]
+
+_FUNCTIONS: dict[str, TensorMap] = {
+    "cos": torch.cos,
+    "sin": torch.sin,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+}
 
 
 def differentiable(feature_map: AbstractFeatureMap) -> TensorMap:
@@ -41,12 +49,12 @@ def differentiable(feature_map: AbstractFeatureMap) -> TensorMap:
     torch.Size([3, 1, 4])
     """
     if isinstance(feature_map, FourierFeatures):
-        omega = torch.from_numpy(feature_map.frequencies)
+        omega = torch.tensor(feature_map.frequencies)
         scaled = _scaled(feature_map.scaling)
         return lambda rows: activate(scaled(rows) @ omega.to(rows), "fourier")
     if isinstance(feature_map, ActivationFeatures):
         matrix, activation = (
-            torch.from_numpy(feature_map.matrix),
+            torch.tensor(feature_map.matrix),
             feature_map.activation,
         )
         scaled = _scaled(feature_map.scaling)
@@ -64,20 +72,38 @@ def differentiable(feature_map: AbstractFeatureMap) -> TensorMap:
     )
 
 
+def activate(phases: Tensor, activation: Activation) -> Tensor:
+    """The non-linearity alone; ``"fourier"`` doubles the last axis.
+
+    Examples
+    --------
+    >>> activate(torch.zeros(1, 2), "fourier")
+    tensor([[1., 1., 0., 0.]])
+    """
+    if activation == "fourier":
+        return torch.cat([torch.cos(phases), torch.sin(phases)], dim=-1)
+    return _FUNCTIONS[activation](phases)
+
+
+def lower_products(rows: Tensor) -> Tensor:
+    r"""The products :math:`x_p x_q`, :math:`q \le p`: (..., d) → (..., d(d+1)/2)."""
+    i, j = torch.tril_indices(rows.shape[-1], rows.shape[-1])
+    return rows[..., i] * rows[..., j]
+
+
 def _scaled(scaling: Scaling | None) -> TensorMap:
     if scaling is None:
         return lambda rows: rows
-    shift, factor = scaling.shift.copy(), scaling.factor.copy()
-    first, second = torch.from_numpy(shift), torch.from_numpy(factor)
-    return lambda rows: (rows - first.to(rows)) * second.to(rows)
+    shift, factor = torch.tensor(scaling.shift), torch.tensor(scaling.factor)
+    return lambda rows: (rows - shift.to(rows)) * factor.to(rows)
 
 
 def _nystrom(feature_map: NystromFeatures) -> TensorMap:
     scaled, scale = _scaled(feature_map.scaling), feature_map.scale
-    marks = torch.from_numpy(feature_map.landmarks)
-    root = torch.from_numpy(feature_map.weights()["root"])
+    marks = torch.tensor(feature_map.landmarks)
+    root = torch.tensor(feature_map.root)
 
-    def phi(rows: torch.Tensor) -> torch.Tensor:
+    def phi(rows: Tensor) -> Tensor:
         away = scaled(rows)[..., None, :] - scaled(marks.to(rows))
         kernel = torch.exp(-away.square().sum(dim=-1) / (2 * scale**2))
         return kernel @ root.to(rows)
@@ -86,7 +112,7 @@ def _nystrom(feature_map: NystromFeatures) -> TensorMap:
 
 
 def _clipped(inner: TensorMap, bound: float) -> TensorMap:
-    def phi(rows: torch.Tensor) -> torch.Tensor:
+    def phi(rows: Tensor) -> Tensor:
         features = inner(rows)
         squares = features.square().sum(dim=-1, keepdim=True)
         return features * (bound / squares.clamp_min(bound**2).sqrt())

@@ -1,0 +1,166 @@
+"""Only training needs torch: everything else runs where it cannot be imported.
+
+Sketches are made here and decoded in a process without torch, from their bytes.
+"""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import sketchlearn as sl
+from sketchlearn.decoders.unrolled import UnrolledDecoder
+
+NO_TORCH = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, NoTorch())
+"""
+RNG = np.random.default_rng(0)
+ROWS = RNG.uniform(size=(300, 12))
+DECODERS = {
+    "pca-equivariant": "model.decode(sketch).params.covariance",
+    "pca-sqnet-100": "model.decoder().decode(sketch).params",
+    "kmeans-ckm": "model.decoder(3).decode(sketch).params.centres",
+    "kmeans-ckm-private": "model.decoder(3).decode(sketch).params.centres",
+    "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centres",
+}
+MAPS = {
+    "pca-equivariant": lambda model: sl.CrossMomentFeatures(12, 3),
+    "pca-sqnet-100": lambda model: model.feature_map(value_bound=64.0),
+    "kmeans-ckm": lambda model: model.feature_map(12, 100),
+    "kmeans-ckm-private": lambda model: model.feature_map(12, 100),
+    "kmeans-ckm-196": lambda model: model.feature_map(12, 1000),
+}
+
+
+def run(code, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", NO_TORCH + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def output(code, *arguments):
+    done = run(code, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def decoded(sketch, setup, expression, folder):
+    """Numbers that an expression of a sketch has where there is no torch."""
+    sl.save(sketch, folder / "a.sketch")
+    sl.save(sketch.feature_map, folder / "a.map")
+    code = f"""
+import json
+import sketchlearn as sl
+{setup}
+feature_map = sl.load(sys.argv[1] + "/a.map")
+sketch = sl.load(sys.argv[1] + "/a.sketch").with_map(feature_map)
+print(json.dumps(({expression}).tolist()))
+"""
+    return np.array(json.loads(output(code, folder)))
+
+
+MODELS = pytest.mark.parametrize(
+    "name",
+    [
+        "pca-equivariant",
+        "pca-sqnet-100",
+        "kmeans-ckm",
+        "kmeans-ckm-private",
+        "kmeans-ckm-196",
+    ],
+)
+
+
+def test_every_shipped_model_is_tried_here():
+    assert {model.name for model in sl.list_models()} == DECODERS.keys()
+
+
+@MODELS
+def test_every_shipped_model_is_loaded(name):
+    code = "import sketchlearn as sl; print(type(sl.load_model(sys.argv[1])).__name__)"
+    assert output(code, name).strip() == type(sl.load_model(name)).__name__
+
+
+@MODELS
+def test_every_shipped_model_decodes_the_same_numbers(name, tmp_path):
+    model = sl.load_model(name)
+    phi = MAPS[name](model)
+    rows = np.pad(ROWS, ((0, 0), (0, phi.n_features - ROWS.shape[1])))
+    sketch = sl.sketch_rows(rows, phi)
+    expected = eval(DECODERS[name], {"model": model, "sketch": sketch})
+    setup = f"model = sl.load_model({name!r})"
+    found = decoded(sketch, setup, DECODERS[name], tmp_path)
+    assert np.array_equal(found, expected)
+
+
+def test_unrolled_descent_finds_the_same_centres(tmp_path):
+    sketch = sl.sketch_rows(ROWS, sl.FourierFeatures(12, 60, seed=0))
+    expected = UnrolledDecoder(3).decode(sketch).params.centres
+    setup = "from sketchlearn.decoders.unrolled import UnrolledDecoder"
+    code = "UnrolledDecoder(3).decode(sketch).params.centres"
+    assert np.array_equal(decoded(sketch, setup, code, tmp_path), expected)
+
+
+def test_estimators_with_the_learned_prior_are_fitted():
+    code = """
+import numpy as np, sketchlearn as sl
+X = np.random.default_rng(0).normal(size=(200, 12))
+sl.CompressivePCA(2, sketch_size=36).fit(X)
+sl.CompressiveRidge(sketch_size=36).fit(X[:, 1:], X[:, 0])
+print("fitted")
+"""
+    assert output(code).strip() == "fitted"
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["cli", "demo", "experiments.selection", "meta.config", "meta.datasets", "sqnet"],
+)
+def test_what_does_not_train_is_imported(module):
+    output(f"import sketchlearn.{module}")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "experiments.kmeans_reproduction",
+        "experiments.pca_reproduction",
+    ],
+)
+def test_the_experiments_are_imported(module):
+    output(f"import sketchlearn.{module}")
+
+
+@pytest.mark.parametrize(
+    "module", ["meta.sqnet", "meta.prior", "meta.runs", "meta.trainer"]
+)
+def test_whoever_trains_reads_what_to_install(module):
+    done = run(f"import sketchlearn.{module}")
+    last = done.stderr.strip().splitlines()[-1]
+    assert "MissingExtraError: 'torch' is needed here" in last
+    assert last.endswith("pip install 'sketchlearn[train]'")
+
+
+def test_the_command_to_train_says_so_in_one_line(tmp_path):
+    (tmp_path / "a.toml").write_text('task = "correlations"\n[cpu.train]\nsteps = 1\n')
+    code = """
+sys.argv[:1] = ["sketchlearn", "train"]
+from sketchlearn.cli import main
+main()
+"""
+    done = run(
+        code, tmp_path / "a.toml", "--data", tmp_path, "-o", tmp_path / "a.safetensors"
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: 'torch' is needed here")
+    assert done.stderr.strip().endswith("pip install 'sketchlearn[train]'")
+    assert len(done.stderr.strip().splitlines()) == 1

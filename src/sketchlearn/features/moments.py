@@ -63,6 +63,8 @@ Products have twice as many, which leaves room for 2**43 rows in 128 bits."""
 
 _WEIGHT_BITS = 12
 _CACHED = 2**16
+_ONE_DIGIT = 2.0**28
+"""Numbers up to this mostly need one product: they may be so large, and rarely are."""
 
 
 @final
@@ -416,25 +418,48 @@ def _add_moments(
     sums: NDArray[np.int64],
     products: _PartSum,
 ) -> None:
-    """Add sums and products of rounded rows.
-
-    No sum of products of two columns exceeds the larger sum of their squares, so these
-    tell afterwards whether a product was exact, and whether all rows were in range.
-    """
+    """Add sums and products of rounded rows, many rows at once where that is exact."""
     size = BLOCK_ROWS * max(1, _CACHED // (BLOCK_ROWS * rows.shape[1]))
-    most = min(LIMIT / 2, lattice.limit * lattice.limit)
     for start, many in row_blocks(rows, size):
         with np.errstate(over="ignore", invalid="ignore"):
             x = lattice.unchecked(many)
-            product = x.T @ x
-        if np.diagonal(product).max() <= most:  # False for NaN
+            parts = _hopeful_products(x, lattice.limit)
+        if parts is not None:
             sums += column_sums(x).astype(np.int64)
-            products.add([(0, product.astype(np.int64))])
+            products.add(parts)
             continue
         x, largest = lattice.round(many, first_row + start)
         for _, block in row_blocks(x):
             sums += column_sums(block).astype(np.int64)
             products.add(gram(block, left_largest=largest))
+
+
+def _hopeful_products(x: NDArray[np.float64], limit: float) -> Parts | None:
+    r"""Products of whole numbers, if they turn out exact and none was too large.
+
+    No sum of products of two columns exceeds the larger sum of their squares, so these
+    tell afterwards. Large numbers have two digits, :math:`x = 2^b h + l`, and
+
+    .. math:: x x^\top = 2^{2b} hh^\top + 2^b\big((h + l)(h + l)^\top - hh^\top
+        - ll^\top\big) + ll^\top .
+    """
+    if limit <= _ONE_DIGIT:
+        product = x.T @ x
+        most = min(LIMIT / 2, limit * limit)
+        is_exact = np.diagonal(product).max() <= most  # False for NaN
+        return [(0, product.astype(np.int64))] if is_exact else None
+    if not largest_magnitude(x) <= limit:
+        return None
+    bits = ceil_log2(limit) // 2
+    high = np.rint(x * 2.0**-bits)
+    low = x - high * 2.0**bits
+    both = high + low
+    upper, lower, mixed = high.T @ high, low.T @ low, both.T @ both
+    if not max(np.diagonal(part).max() for part in (upper, lower, mixed)) <= LIMIT / 2:
+        return None
+    wholes = [part.astype(np.int64) for part in (upper, lower, mixed)]
+    middle = wholes[2] - wholes[0] - wholes[1]
+    return [(2 * bits, wholes[0]), (bits, middle), (0, wholes[1])]
 
 
 def _row_lattice(scaling: Scaling | None, reach: float, bits: int) -> RowLattice:

@@ -10,9 +10,8 @@ after the fact and lose nothing.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from math import sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
@@ -25,15 +24,14 @@ from sketchlearn.elementary import ceil_log2
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
-    BLOCK_ROWS,
     AbstractFeatureMap,
     require_positive_int,
     row_blocks,
 )
 from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.moment_sums import PartSum, add_moments
 from sketchlearn.products import (
     LIMIT,
-    Parts,
     WholeMatrix,
     column_sums,
     gram,
@@ -62,9 +60,6 @@ FINE_BITS = 42
 Products have twice as many, which leaves room for 2**43 rows in 128 bits."""
 
 _WEIGHT_BITS = 12
-_CACHED = 2**16
-_ONE_DIGIT = 2.0**28
-"""Numbers up to this mostly need one product: they may be so large, and rarely are."""
 
 
 @final
@@ -165,9 +160,9 @@ class MomentFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        sums, products = np.zeros(self.n_features, np.int64), _PartSum()
+        sums, products = np.zeros(self.n_features, np.int64), PartSum()
         if self.order == "covariance":
-            _add_moments(self._lattice, rows, first_row, sums, products)
+            add_moments(self._lattice, rows, first_row, sums, products)
         else:
             for start, block in row_blocks(rows):
                 x, largest = self._lattice.round(block, first_row + start)
@@ -316,15 +311,34 @@ class CrossMomentFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        sums = np.zeros(self.n_features, np.int64)
-        own, crossed, aimed = _PartSum(), _PartSum(), _PartSum()
         a = len(self.kept)
-        everything = a == self.n_features
         # All products of the features cost less than those with many columns.
-        whole = everything and 4 * self.n_columns > a
-        if whole:
-            _add_moments(self._lattice, rows, first_row, sums, crossed)
-        for start, block in row_blocks(rows[:0] if whole else rows):
+        whole = a == self.n_features and 4 * self.n_columns > a
+        total = self._total_by_products if whole else self._total_by_columns
+        sums, own, columns, targets = total(rows, first_row)
+        mean = Int128Array.from_int64(sums).shifted(self.bits)
+        beside = Int128Array.concatenate([mean, own, targets])
+        return self._ordered(beside.shifted(self._omega_bits), columns)
+
+    def _total_by_products(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> tuple[NDArray[np.int64], Int128Array, Int128Array, Int128Array]:
+        """Sums, squares, columns of Ω and of targets, out of all products."""
+        sums, products = np.zeros(self.n_features, np.int64), PartSum()
+        add_moments(self._lattice, rows, first_row, sums, products)
+        every = np.arange(self.n_features)
+        columns = products.times(self._matrix).total()
+        targets = products.total((slice(None), self._positions))
+        return sums, products.total((every, every)), columns, targets
+
+    def _total_by_columns(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> tuple[NDArray[np.int64], Int128Array, Int128Array, Int128Array]:
+        """The same, column by column."""
+        sums = np.zeros(self.n_features, np.int64)
+        own, crossed, aimed = PartSum(), PartSum(), PartSum()
+        everything = len(self.kept) == self.n_features
+        for start, block in row_blocks(rows):
             x, largest = self._lattice.round(block, first_row + start)
             sums += column_sums(x).astype(np.int64)
             own.add(squares(x, largest))
@@ -335,17 +349,8 @@ class CrossMomentFeatures(AbstractFeatureMap):
             if self.targets:
                 chosen = kept[:, self._positions]
                 aimed.add(gram(kept, chosen, left_largest=largest))
-        if whole:
-            targets = crossed.total((slice(None), self._positions))
-            columns = crossed.times(self._matrix).total()
-        else:
-            columns = crossed.total()
-            targets = aimed.total() if self.targets else Int128Array.zeros(0)
-        every = np.arange(a)
-        squared = crossed.total((every, every)) if whole else own.total()
-        mean = Int128Array.from_int64(sums).shifted(self.bits)
-        beside = Int128Array.concatenate([mean, squared, targets])
-        return self._ordered(beside.shifted(self._omega_bits), columns)
+        targets = aimed.total() if self.targets else Int128Array.zeros(0)
+        return sums, own.total(), crossed.total(), targets
 
     def _ordered(self, beside: Int128Array, columns: Int128Array) -> Int128Array:
         """Means, squares and products, target columns after those of Ω."""
@@ -372,94 +377,6 @@ def random_groups(n_features: int, n_groups: int, seed: int) -> NDArray[np.float
     places = Draws(seed).permutation(n_features) % n_groups
     groups[np.arange(n_features), places] = 1.0
     return groups
-
-
-@final
-class _PartSum:
-    """Running sums of exact parts, each in 64 bits.
-
-    A part of 512 rows is below 2**53, so that those of 2**18 rows are below 2**62.
-    """
-
-    def __init__(self) -> None:
-        self._sums: dict[int, NDArray[np.int64]] = {}
-
-    def add(self, parts: Parts) -> None:
-        """Add those of one block."""
-        for shift, part in parts:
-            if shift in self._sums:
-                self._sums[shift] += part
-            else:
-                self._sums[shift] = part
-
-    def total(self, chosen: Any = slice(None)) -> Int128Array:
-        """The entries that ``chosen`` picks, as one vector."""
-        wide = [
-            Int128Array.from_int64(part[chosen].ravel()).shifted(shift)
-            for shift, part in self._sums.items()
-        ]
-        return reduce(operator.add, wide)
-
-    def times(self, matrix: WholeMatrix) -> _PartSum:
-        """The sums times a matrix of whole numbers."""
-        result = _PartSum()
-        for shift, part in self._sums.items():
-            upper = part >> 31
-            for extra, half in ((31, upper), (0, part - (upper << 31))):
-                product = matrix.whole(half.astype(np.float64), 2.0**32)
-                result.add([(shift + extra, product)])
-        return result
-
-
-def _add_moments(
-    lattice: RowLattice,
-    rows: NDArray[np.floating],
-    first_row: int,
-    sums: NDArray[np.int64],
-    products: _PartSum,
-) -> None:
-    """Add sums and products of rounded rows, many rows at once where that is exact."""
-    size = BLOCK_ROWS * max(1, _CACHED // (BLOCK_ROWS * rows.shape[1]))
-    for start, many in row_blocks(rows, size):
-        with np.errstate(over="ignore", invalid="ignore"):
-            x = lattice.unchecked(many)
-            parts = _hopeful_products(x, lattice.limit)
-        if parts is not None:
-            sums += column_sums(x).astype(np.int64)
-            products.add(parts)
-            continue
-        x, largest = lattice.round(many, first_row + start)
-        for _, block in row_blocks(x):
-            sums += column_sums(block).astype(np.int64)
-            products.add(gram(block, left_largest=largest))
-
-
-def _hopeful_products(x: NDArray[np.float64], limit: float) -> Parts | None:
-    r"""Products of whole numbers, if they turn out exact and none was too large.
-
-    No sum of products of two columns exceeds the larger sum of their squares, so these
-    tell afterwards. Large numbers have two digits, :math:`x = 2^b h + l`, and
-
-    .. math:: x x^\top = 2^{2b} hh^\top + 2^b\big((h + l)(h + l)^\top - hh^\top
-        - ll^\top\big) + ll^\top .
-    """
-    if limit <= _ONE_DIGIT:
-        product = x.T @ x
-        most = min(LIMIT / 2, limit * limit)
-        is_exact = np.diagonal(product).max() <= most  # False for NaN
-        return [(0, product.astype(np.int64))] if is_exact else None
-    if not largest_magnitude(x) <= limit:
-        return None
-    bits = ceil_log2(limit) // 2
-    high = np.rint(x * 2.0**-bits)
-    low = x - high * 2.0**bits
-    both = high + low
-    upper, lower, mixed = high.T @ high, low.T @ low, both.T @ both
-    if not max(np.diagonal(part).max() for part in (upper, lower, mixed)) <= LIMIT / 2:
-        return None
-    wholes = [part.astype(np.int64) for part in (upper, lower, mixed)]
-    middle = wholes[2] - wholes[0] - wholes[1]
-    return [(2 * bits, wholes[0]), (bits, middle), (0, wholes[1])]
 
 
 def _row_lattice(scaling: Scaling | None, reach: float, bits: int) -> RowLattice:

@@ -1,7 +1,8 @@
-"""Write the golden files again: ``PYTHONPATH=src python tests/golden/make_golden.py``.
+"""Write the golden files of version 2.
 
-Files of a version that was released are never written again: a library reads every
-version it ever wrote.
+``PYTHONPATH=src python tests/golden/make_golden.py``. Files of a version that was
+released are never written again: a library reads every version it ever wrote. Those of
+version 1 (``golden.json``, ``v1``) cannot be.
 """
 
 import dataclasses
@@ -31,13 +32,13 @@ def golden_objects():
     # Far apart, so that the kernel matrix is diagonal: the same root on any machine.
     marks = NystromFeatures([[0.0, 0.0, 0.0], [99.0, 0.0, 0.0], [0.0, 99.0, 0.0]])
     return {
-        "fourier_v1.sketch": (_named(sketch_rows(rows, scaled), 1), None),
-        "part_v1.sketch": (_named(sketch_rows(rows[:5], scaled), 2), None),
-        "max_v1.sketch": (_named(sketch_rows(rows, plain, pooling="max"), 3), None),
-        "nystrom_v1.sketch": (_named(sketch_rows(rows, marks), 4), None),
-        "keyed_v1.sketch": (_named(sketch_rows(rows, plain), 5), KEY),
-        "fourier_v1.map": (scaled, None),
-        "nystrom_v1.map": (marks, None),
+        "fourier_v2.sketch": (_named(sketch_rows(rows, scaled), 1), None),
+        "part_v2.sketch": (_named(sketch_rows(rows[:5], scaled), 2), None),
+        "max_v2.sketch": (_named(sketch_rows(rows, plain, pooling="max"), 3), None),
+        "nystrom_v2.sketch": (_named(sketch_rows(rows, marks), 4), None),
+        "keyed_v2.sketch": (_named(sketch_rows(rows, plain), 5), KEY),
+        "fourier_v2.map": (scaled, None),
+        "nystrom_v2.map": (marks, None),
     }
 
 
@@ -52,7 +53,7 @@ def main():
             "key": key.hex() if key else None,
             **_facts(obj),
         }
-    (HERE / "golden.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (HERE / "golden_v2.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def _named(sketch, number):

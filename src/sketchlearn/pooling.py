@@ -290,7 +290,7 @@ def _evaluated(
     feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
 ) -> Iterator[NDArray[np.float64]]:
     """Feature vectors of a batch, block by block."""
-    for start, block in row_blocks(rows):
+    for start, block in row_blocks(rows, feature_map.block_rows):
         yield feature_map.evaluate(block, first_row + start)
 
 

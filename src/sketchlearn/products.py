@@ -10,6 +10,8 @@ of the numbers; the result does not.
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import Any, final
 
 import numpy as np
@@ -125,9 +127,14 @@ class WholeMatrix:
         return total
 
 
-def column_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums over rows of whole numbers, exact below ``2**53``."""
-    return np.asarray(np.ones(len(rows)) @ rows)
+def column_sums(rows: NDArray[np.float64], largest: float) -> NDArray[np.int64]:
+    """Exact sums over rows of whole numbers, whose magnitudes ``largest`` bounds."""
+    size = max(1, int(LIMIT // max(largest, 1.0)))
+    starts = range(0, max(len(rows), 1), size)
+    pieces = [rows[start : start + size] for start in starts]
+    sums = [(np.ones(len(piece)) @ piece).astype(np.int64) for piece in pieces]
+    total: NDArray[np.int64] = reduce(operator.add, sums)
+    return total
 
 
 def largest_magnitude(rows: NDArray[np.float64]) -> float:
@@ -185,11 +192,11 @@ def gram(
 def squares(rows: NDArray[np.float64], largest: float) -> Parts:
     """Column sums of the squares of whole numbers, as exact parts like :func:`gram`."""
     if len(rows) * largest**2 <= LIMIT:
-        return [(0, column_sums(np.square(rows)).astype(np.int64))]
+        return [(0, column_sums(np.square(rows), largest**2))]
     bits = _digit_bits(len(rows))
     digits = _digits(rows, largest, 2.0**bits)
     return [
-        (bits * (i + j), column_sums(a * b).astype(np.int64) * (1 + (i < j)))
+        (bits * (i + j), column_sums(a * b, 4.0**bits) * (1 + (i < j)))
         for i, a in enumerate(digits)
         for j, b in enumerate(digits)
         if i <= j

@@ -190,3 +190,14 @@ def test_the_largest_row_has_the_largest_moments():
     row = np.full((1, 2), -65536.0)
     found = [Fraction(v, 2**phi.frac_bits) for v in phi.batch_sum(row).to_ints()]
     assert found == [-(2**16)] * 2 + [2**32] * 3
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 7])
+@pytest.mark.parametrize("share", [0.12, 0.28, 1.0])
+def test_sums_of_many_fine_rows_are_exact(n_features, share):
+    phi = MomentFeatures(n_features, reach=1.0, bits=42)
+    # Low digits of one step: nothing but the sum of the rows grows large.
+    coarse = np.floor((share - np.abs(exact_rows(66_000, 1, 9, 0.01))) * 2.0**21)
+    rows = np.repeat(coarse * 2.0**-21 - 2.0**-42, n_features, axis=1)
+    expected = sum(reference.steps(rows[:, 0].tolist(), 42)) << 42
+    assert phi.batch_sum(rows).to_ints()[:n_features] == [expected] * n_features

@@ -39,6 +39,7 @@ from sketchlearn.features.moments import (
     ROW_BITS,
     CrossMomentFeatures,
     MomentFeatures,
+    omega_bits,
 )
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.registry import load_model
@@ -341,9 +342,7 @@ def plan_second_moments(
     if not len(kept):
         kept = np.array([0])
     n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
-    weight_bits = (0 if importance is None else 12) + ceil_log2(
-        -(-len(kept) // n_columns)
-    )
+    extra = omega_bits(len(kept), n_columns, is_weighted=importance is not None)
     return CrossMomentFeatures(
         d,
         n_columns,
@@ -351,7 +350,7 @@ def plan_second_moments(
         targets=targets.tolist(),
         importance=None if importance is None else importance[kept],
         reach=reach,
-        bits=_row_bits(seen, reach, weight_bits),
+        bits=_row_bits(seen, reach, extra),
         seed=seed,
         scaling=scaling,
     )
@@ -371,13 +370,13 @@ def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bo
     return not ((high > low) & (high - low < width)).any()
 
 
-def _row_bits(seen: bool, reach: float, weight_bits: int = 0) -> int:
+def _row_bits(seen: bool, reach: float, extra: int = 0) -> int:
     """Bits of rounded rows: few where their range was seen, else as many as go.
 
     Declared bounds may be a million times wider than the rows; only a fine rounding
-    keeps what is narrow within them.
+    keeps what is narrow within them. Ω takes ``extra`` bits of the room.
     """
-    most = min(53 - weight_bits, (2 * FINE_BITS - weight_bits) // 2) - ceil_log2(reach)
+    most = min(53 - extra, (2 * FINE_BITS - extra) // 2) - ceil_log2(reach)
     return min(ROW_BITS, most) if seen else most
 
 

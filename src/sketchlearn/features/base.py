@@ -38,6 +38,7 @@ from sketchlearn.scaling import Scaling
 
 __all__ = [
     "BLOCK_ROWS",
+    "CACHED",
     "VERSION",
     "AbstractFeatureMap",
     "FeatureSpec",
@@ -55,8 +56,10 @@ VERSION = 2
 BLOCK_ROWS = 512
 """Rows evaluated at once: their features stay in the processor's cache."""
 
+CACHED = 2**16
+"""Numbers that stay in the cache."""
+
 _Float = TypeVar("_Float", bound=np.floating[Any])
-_CACHED = 2**16
 _SPEC_LIMIT = 16 * 2**20
 _KINDS = {
     "fourier": "sketchlearn.features.kernel:FourierFeatures",
@@ -287,7 +290,7 @@ class AbstractFeatureMap(ABC):
     @property
     def block_rows(self) -> int:
         """Rows to evaluate at once: what they need stays in the cache."""
-        return max(16, min(BLOCK_ROWS, _CACHED // self.widest))
+        return max(16, min(BLOCK_ROWS, CACHED // self.widest))
 
     def require_current(self) -> None:
         """Refuse to compute features in the floating point of version 1."""

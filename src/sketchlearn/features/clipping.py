@@ -93,6 +93,11 @@ class ClippedFeatures(AbstractFeatureMap):
 
     @property
     @override
+    def widest(self) -> int:
+        return self.inner.widest
+
+    @property
+    @override
     def scalings(self) -> tuple[Scaling, ...]:
         return self.inner.scalings
 

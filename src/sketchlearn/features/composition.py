@@ -102,6 +102,11 @@ class ConcatenatedFeatures(AbstractFeatureMap):
 
     @property
     @override
+    def widest(self) -> int:
+        return self.sketch_size + max(part.widest for part in self.parts)
+
+    @property
+    @override
     def scalings(self) -> tuple[Scaling, ...]:
         return tuple(scaling for part in self.parts for scaling in part.scalings)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.elementary import ceil_log2
 from sketchlearn.exact import Int128Array
-from sketchlearn.features.base import BLOCK_ROWS, row_blocks
+from sketchlearn.features.base import BLOCK_ROWS, CACHED, row_blocks
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.products import (
     LIMIT,
@@ -29,7 +29,9 @@ from sketchlearn.products import (
 
 __all__ = ["PartSum", "add_moments"]
 
-_CACHED = 2**16
+_TWO_DIGIT_ROWS = 4096
+"""Squares of more low digits than these add up to more than is exact."""
+
 _ONE_DIGIT = 2.0**28
 """Numbers up to this mostly need one product: they may be so large, and rarely are."""
 
@@ -79,18 +81,20 @@ def add_moments(
     products: PartSum,
 ) -> None:
     """Add sums and products of rounded rows, many rows at once where that is exact."""
-    size = BLOCK_ROWS * max(1, _CACHED // (BLOCK_ROWS * rows.shape[1]))
+    size = BLOCK_ROWS * max(1, CACHED // (BLOCK_ROWS * rows.shape[1]))
+    if lattice.limit > _ONE_DIGIT:
+        size = min(size, _TWO_DIGIT_ROWS)
     for start, many in row_blocks(rows, size):
         with np.errstate(over="ignore", invalid="ignore"):
             x = lattice.unchecked(many)
             parts = _hopeful_products(x, lattice.limit)
         if parts is not None:
-            sums += column_sums(x).astype(np.int64)
+            sums += column_sums(x, lattice.limit)
             products.add(parts)
             continue
         x, largest = lattice.round(many, first_row + start)
         for _, block in row_blocks(x):
-            sums += column_sums(block).astype(np.int64)
+            sums += column_sums(block, largest)
             products.add(gram(block, left_largest=largest))
 
 

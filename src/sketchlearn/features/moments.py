@@ -46,6 +46,7 @@ __all__ = [
     "CrossMomentFeatures",
     "MomentFeatures",
     "MomentOrder",
+    "omega_bits",
     "random_groups",
 ]
 
@@ -166,7 +167,7 @@ class MomentFeatures(AbstractFeatureMap):
         else:
             for start, block in row_blocks(rows):
                 x, largest = self._lattice.round(block, first_row + start)
-                sums += column_sums(x).astype(np.int64)
+                sums += column_sums(x, largest)
                 if self.order == "variance":
                     products.add(squares(x, largest))
         mean = Int128Array.from_int64(sums).shifted(self.bits)
@@ -252,8 +253,8 @@ class CrossMomentFeatures(AbstractFeatureMap):
         self.importance = _importance(importance, a)
         self._lattice = _row_lattice(scaling, reach, bits)
         # Ω in whole numbers, and the bits of its fractions: |xᵀΩ| <= reach.
-        weight_bits = 0 if (self.importance == 1).all() else _WEIGHT_BITS
-        self._omega_bits = weight_bits + ceil_log2(-(-a // n_columns))
+        is_weighted = not (self.importance == 1).all()
+        self._omega_bits = omega_bits(a, n_columns, is_weighted=is_weighted)
         if self._lattice.limit * 2.0**self._omega_bits > LIMIT:
             raise FeatureMapError(
                 f"bits={bits} are too many for groups of {-(-a // n_columns)} features "
@@ -270,7 +271,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
         )
         self.n_columns, self.reach, self.bits = n_columns, float(reach), int(bits)
         self.seed = int(seed)
-        weights = self.importance * 2.0**weight_bits
+        weights = self.importance * 2.0 ** (_WEIGHT_BITS if is_weighted else 0)
         self._groups = random_groups(a, n_columns, seed) * weights[:, None]
         self._matrix = WholeMatrix(self._groups)
         self._positions = np.searchsorted(self.kept, list(self.targets))
@@ -340,7 +341,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
         everything = len(self.kept) == self.n_features
         for start, block in row_blocks(rows):
             x, largest = self._lattice.round(block, first_row + start)
-            sums += column_sums(x).astype(np.int64)
+            sums += column_sums(x, largest)
             own.add(squares(x, largest))
             kept = x if everything else x[:, self.kept]
             tests = self._matrix.product(kept, largest)
@@ -360,6 +361,12 @@ class CrossMomentFeatures(AbstractFeatureMap):
         own = 2 * d + a * t + np.arange(a * self.n_columns).reshape(a, -1)
         order = np.concatenate([own, targets], axis=1).ravel()
         return both.take(np.concatenate([np.arange(2 * d), order]))
+
+
+def omega_bits(n_kept: int, n_columns: int, *, is_weighted: bool) -> int:
+    """Bits that the entries of Ω add to those of rows: for weights and for groups."""
+    groups = ceil_log2(-(-n_kept // n_columns))
+    return groups + (_WEIGHT_BITS if is_weighted else 0)
 
 
 def random_groups(n_features: int, n_groups: int, seed: int) -> NDArray[np.float64]:

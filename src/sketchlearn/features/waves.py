@@ -29,6 +29,7 @@ from sketchlearn.elementary import (
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
+    CACHED,
     AbstractFeatureMap,
     require_bound,
     require_positive_int,
@@ -67,7 +68,6 @@ _WAVE_BITS = 16
 
 _LIMIT = 2.0**52
 _FIELD = 32
-_CACHED = 2**16
 
 
 @final
@@ -135,7 +135,7 @@ class Waves:
     def total(self, rows: NDArray[np.float64], largest: float) -> NDArray[np.int64]:
         """Column sums of :meth:`features` in steps of ``2**-22``, as integers."""
         h = self.whole.shape[1]
-        size = max(32, min(256, _CACHED // h))  # the sum of the sines fits its field
+        size = max(32, min(256, CACHED // h))  # the sum of the sines fits its field
         phases, found = np.empty((size, h)), np.empty((size, h), np.int64)
         table = _packed_table()
         sums = np.zeros((2, self.octaves, h), np.int64)

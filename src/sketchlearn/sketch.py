@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import html
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -29,14 +28,17 @@ from sketchlearn.errors import (
 )
 from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.lineage import (
+    Lineage,
+    merged_lineage,
+    new_lineage,
+    remaining_lineage,
+)
 from sketchlearn.pooling import AbstractPooling, get_pooling
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.threads import RowThreads
 
-__all__ = ["MAX_LINEAGE", "Sketch", "new_lineage", "sketch_rows"]
-
-MAX_LINEAGE = 256
-"""A sketch merged from more accumulation runs than this no longer lists them."""
+__all__ = ["Sketch", "require_same_columns", "sketch_rows"]
 
 
 @final
@@ -58,7 +60,8 @@ class Sketch:
     pooling : str
         Name of the pooling.
     lineage : frozenset of str, or None
-        Identifiers of the accumulation runs inside; None when there are too many.
+        Identifiers of the accumulation runs inside (:mod:`sketchlearn.lineage`); None
+        when there are too many. The same run is never added twice.
     source_map : AbstractFeatureMap, optional
         The map itself, if it is at hand.
     columns : tuple of str, optional
@@ -78,7 +81,7 @@ class Sketch:
     count: int
     features: FeatureSpec
     pooling: str = "mean"
-    lineage: frozenset[str] | None = frozenset()
+    lineage: Lineage = frozenset()
     source_map: AbstractFeatureMap | None = None
     columns: tuple[str, ...] | None = None
 
@@ -122,19 +125,30 @@ class Sketch:
 
     def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
         """Attach the map this sketch was made with, after checking that it is."""
-        self.features.require_same(feature_map.spec, "attach this feature map")
-        if replace(feature_map.spec, text=self.features.text) != self.features:
-            raise FeatureMapMismatch(
-                "cannot attach this feature map: the sketch contradicts it in its "
-                "sizes or bounds, so its file was forged or made with a bug."
-            )
+        self.features.require_equal(feature_map.spec)
         return self._replace(self.total, self.count, source_map=feature_map)
+
+    def with_new_lineage(self) -> Sketch:
+        """The same totals, and your word that no other sketch has these rows.
+
+        What shares a run with another sketch cannot be merged with it, and what has
+        lost track of its runs cannot be released: the same rows would count twice, or
+        might. Say with this that they do not.
+
+        Examples
+        --------
+        >>> import sketchlearn as sl
+        >>> a = sl.sketch_rows([[1.0], [2.0]], sl.MomentFeatures(1, order="mean"))
+        >>> (a + a.with_new_lineage()).count
+        4
+        """
+        return self._replace(self.total, self.count, new_lineage())
 
     def __add__(self, other: Sketch) -> Sketch:
         if not isinstance(other, Sketch):
             return NotImplemented
         self._require_compatible(other, "merge")
-        lineage = _union(self.lineage, other.lineage)
+        lineage = merged_lineage(self.lineage, other.lineage)
         source = self.source_map or other.source_map
         named = self if self.columns else other
         if self.count == 0 or other.count == 0:
@@ -160,7 +174,9 @@ class Sketch:
             raise RemovalError(
                 f"removing {other.count} rows from a sketch of {self.count} rows."
             )
-        rest = self._replace(self.total - other.total, self.count - other.count)
+        lineage = remaining_lineage(self.lineage, other.lineage)
+        count = self.count - other.count
+        rest = self._replace(self.total - other.total, count, lineage)
         if not rest.is_possible:
             raise RemovalError(
                 f"removing these {other.count} rows: these rows cannot all have been "
@@ -203,19 +219,13 @@ class Sketch:
                 f"cannot {verb}: left is pooled by {self.pooling!r}, right by "
                 f"{other.pooling!r}. Sketch both with the same pooling."
             )
-        if self.columns and other.columns and self.columns != other.columns:
-            pairs = zip(self.columns, other.columns, strict=True)
-            left, right = next(pair for pair in pairs if pair[0] != pair[1])
-            raise FeatureMapMismatch(
-                f"cannot {verb}: left has a column {left!r} where right has {right!r}. "
-                "Sketch both with the same columns in the same order (columns=[...])."
-            )
+        require_same_columns(self.columns, other.columns, verb)
 
     def _replace(
         self,
         total: Int128Array,
         count: int,
-        lineage: frozenset[str] | None | Literal["same"] = "same",
+        lineage: Lineage | Literal["same"] = "same",
         source_map: AbstractFeatureMap | None = None,
     ) -> Sketch:
         return replace(
@@ -353,15 +363,15 @@ def _pool(
     return rule.pool(feature_map, rows, seen + first)
 
 
-def new_lineage() -> frozenset[str]:
-    """A fresh 128-bit identifier for one accumulation run."""
-    return frozenset({os.urandom(16).hex()})
-
-
-def _union(
-    left: frozenset[str] | None, right: frozenset[str] | None
-) -> frozenset[str] | None:
-    if left is None or right is None:
-        return None
-    both = left | right
-    return both if len(both) <= MAX_LINEAGE else None
+def require_same_columns(
+    left: tuple[str, ...] | None, right: tuple[str, ...] | None, verb: str
+) -> None:
+    """Refuse ``verb`` where both sides name their columns, and not alike."""
+    if not left or not right or left == right:
+        return
+    pairs = zip(left, right, strict=True)
+    a, b = next(pair for pair in pairs if pair[0] != pair[1])
+    raise FeatureMapMismatch(
+        f"cannot {verb}: left has a column {a!r} where right has {b!r}. Sketch both "
+        "with the same columns in the same order (columns=[...])."
+    )

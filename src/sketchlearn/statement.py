@@ -65,7 +65,9 @@ class PrivacyStatement:
     feature_map : str
         Fingerprint of the map.
     lineage : tuple of str, or None
-        Accumulation runs inside, or None where there are too many to list.
+        Random identifiers of the releases inside: one, or those of what was merged;
+        None before the release, or where there are too many to list. They say nothing
+        of the rows: which passes over rows a release holds is known to the ledger only.
     library_version : str
         Who made it.
     seeded : bool

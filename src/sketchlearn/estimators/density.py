@@ -84,7 +84,8 @@ class SecondRound:
             low, high = np.maximum(low, extremes[0]), np.minimum(high, extremes[1])
         self.low, self.high = low, high
         declared = part.origin == "declared" and extremes is None
-        public = isinstance(first, PrivateSketch) and declared
+        paid = isinstance(first, PrivateSketch) and not first.statement.seeded
+        public = paid and declared
         self.origin: Origin = "declared" if public else "data"
 
     def scaled_basis(self, basis: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -57,7 +57,8 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         *,
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        self.parts = tuple(build_part(part, i, stored) for i, part in enumerate(parts))
+        given = [build_part(part, i, stored) for i, part in enumerate(parts)]
+        self.parts = tuple(part.with_columns(None) for part in given)
         widths = {part.n_features for part in self.parts}
         if len(widths) != 1:
             raise FeatureMapError(
@@ -85,6 +86,13 @@ class ConcatenatedFeatures(AbstractFeatureMap):
             norm_bound=total if len(bounded) == len(norms) else None,
             frac_bits=max(bits),
         )
+        named = {part.columns for part in given if part.columns is not None}
+        if len(named) > 1:
+            raise FeatureMapError(
+                "the parts are planned for different columns: plan them for the same, "
+                "in the same order."
+            )
+        self.columns = named.pop() if named else None
 
     @property
     @override

@@ -1,8 +1,9 @@
 """Attack: find a row whose integer features are longer than their map's norm bound.
 
-75,000 rows, of which maps take about two thirds: every binade of float64, rows just beside the bound, one large entry among
-tiny ones, equal entries, denormals. The norm of what is summed is computed in Python
-integers and compared with the bound that noise is calibrated to.
+75,000 rows, of which the maps take two thirds: every binade of float64, rows just
+beside the bound, one large entry among tiny ones, equal entries, denormals. The norm of
+what is summed is computed in Python integers and compared with the bound that noise is
+calibrated to.
 
 usage: python3 dev.py run benchmarks/attacks/norms.py [--rows 75000]
 """

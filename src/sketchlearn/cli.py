@@ -402,7 +402,7 @@ def _column(sketch: Any, name: str) -> int:
     if name.isdecimal() and int(name) < sketch.features.n_features:
         return int(name)
     known = ", ".join(names) or f"numbers from 0 to {sketch.features.n_features - 1}"
-    _fail(f"the sketch has no column {name!r}; it has: {known[:500]}.")
+    return _fail(f"the sketch has no column {name!r}; it has: {known[:500]}.")
 
 
 def _load_sketch(path: str) -> Any:

@@ -102,8 +102,8 @@ class Charge:
                 raise PrivacyError(f"a charge of {name}={value!r} makes no sense.")
         if self.mu2 == 0 and self.pure_epsilon == 0:
             raise PrivacyError("a charge must cost something.")
-        names = (self.release_id, self.feature_map, *self.lineage)
-        if type(self.lineage) is not tuple or not all(type(n) is str for n in names):
+        runs = self.lineage if type(self.lineage) is tuple else (None,)
+        if any(type(n) is not str for n in (self.release_id, self.feature_map, *runs)):
             raise PrivacyError(
                 "release_id, feature_map and what is in the tuple lineage are texts."
             )

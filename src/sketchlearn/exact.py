@@ -17,6 +17,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.errors import RowRangeError
+
 __all__ = [
     "FEATURE_BITS",
     "SAFE_ROWS",
@@ -95,7 +97,7 @@ class Int128Array:
     """A vector of signed 128-bit integers, ``hi * 2**64 + lo``.
 
     Addition and subtraction are exact; leaving the 128-bit range raises
-    ``OverflowError``.
+    ``RowRangeError``, an ``OverflowError``.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ class Int128Array:
         """From Python integers."""
         items = list(values)
         if any(not -(1 << 127) <= value < (1 << 127) for value in items):
-            raise OverflowError("a value does not fit in 128 bits")
+            raise RowRangeError("a value does not fit in 128 bits")
         hi = np.array([value >> 64 for value in items], np.int64)
         lo = np.array([value & _MASK for value in items], np.uint64)
         return Int128Array(hi, lo)
@@ -237,4 +239,4 @@ class Int128Array:
 
 def _refuse_overflow(mask: NDArray[np.bool_]) -> None:
     if mask.any():
-        raise OverflowError("an exact total left the 128-bit range")
+        raise RowRangeError("an exact total left the 128-bit range")

@@ -16,7 +16,8 @@ import pytest
 
 import sketchlearn as sl
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PrivacyError
-from sketchlearn.features.base import _KINDS, build_map
+from sketchlearn.features.base import build_map
+from sketchlearn.features.kinds import KINDS
 from sketchlearn.features.subspace import CellFeatures
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
@@ -34,7 +35,7 @@ def with_its_map(name):
 
 
 def test_every_kind_of_map_has_files():
-    assert {name.removesuffix(".map") for name in MAPS} >= set(_KINDS)
+    assert {name.removesuffix(".map") for name in MAPS} >= set(KINDS)
 
 
 @pytest.mark.parametrize("name", [*MAPS, *SKETCHES])

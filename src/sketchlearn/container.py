@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.errors import SketchFileError
+from sketchlearn.errors import SketchFileError, quote
 
 __all__ = [
     "NEWEST",
@@ -36,6 +36,7 @@ __all__ = [
     "decode",
     "encode",
     "fail",
+    "parse_canonical",
     "parse_json",
     "require_fields",
     "require_key",
@@ -45,6 +46,7 @@ HEADER_LIMIT, VERSION = 65_536, "1"
 NEWEST = 2
 """The newest version of a file that this library reads."""
 
+_NESTED = 32
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}
 _DTYPE_NAMES = {np.dtype(text): name for name, text in _DTYPES.items()}
 _FIELD = b'"digest":"'
@@ -155,10 +157,16 @@ def _entry(name: str, entry: Any) -> tuple[str, tuple[int, ...]]:
     """Type and shape of a tensor; the offsets follow from those of all tensors."""
     if isinstance(entry, dict) and re.fullmatch("[A-Za-z0-9_.]{1,128}", name):
         dtype, shape = str(entry.get("dtype")), entry.get("shape")
-        plain = dtype in _DTYPES and isinstance(shape, list) and len(shape) <= 8
-        if plain and all(type(n) is int and 0 <= n < 2**63 for n in shape or ()):
-            return dtype, tuple(shape or ())
-    raise damaged(f"tensor {name[:40]!r}")
+        if dtype in _DTYPES and isinstance(shape, list) and _is_shape(shape):
+            return dtype, tuple(shape)
+    raise damaged(f"tensor {quote(name)}")
+
+
+def _is_shape(sizes: list[Any]) -> bool:
+    """Up to 8 sides, whose product NumPy can hold even where one of them is 0."""
+    if len(sizes) > 8 or not all(type(n) is int and n >= 0 for n in sizes):
+        return False
+    return bool(prod(n or 1 for n in sizes) < 2**59)
 
 
 def _n_bytes(dtype: str, shape: tuple[int, ...]) -> int:
@@ -174,6 +182,29 @@ def parse_json(text: str, part: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise damaged(f"{part}: not a JSON object")
     return parsed
+
+
+def parse_canonical(text: str, part: str) -> dict[str, Any]:
+    """Parse what :func:`canonical_json` wrote, and nothing else.
+
+    One text, one value: no duplicate keys, no spaces, no NaN, and no more than 32
+    values inside one another, so that whoever walks through it comes back.
+    """
+    parsed = parse_json(text, part)
+    try:
+        same = _is_shallow(parsed, _NESTED) and canonical_json(parsed) == text
+    except ValueError as error:  # infinities: 1e999 is JSON
+        raise damaged(part) from error
+    if not same:
+        raise damaged(part)
+    return parsed
+
+
+def _is_shallow(value: Any, left: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    children = value.values() if isinstance(value, dict) else value
+    return left > 0 and all(_is_shallow(child, left - 1) for child in children)
 
 
 def damaged(part: str) -> SketchFileError:
@@ -241,8 +272,8 @@ def require_fields(metadata: Mapping[str, str], fields: Mapping[str, str]) -> No
     for name in sorted({*metadata, *fields}):
         known = name in metadata and name in fields
         if not known or not re.fullmatch(fields[name], metadata[name]):
-            got = metadata.get(name, "missing")[:40]
-            raise damaged(f"header field {name[:40]!r}: {got!r}")
+            got = quote(metadata.get(name, "missing"))
+            raise damaged(f"header field {quote(name)}: {got}")
 
 
 def fail(reason: str) -> NoReturn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 __all__ = [
     "BudgetExceeded",
@@ -32,6 +33,7 @@ __all__ = [
     "TrainingError",
     "UnsavableError",
     "import_extra",
+    "quote",
 ]
 
 
@@ -137,3 +139,20 @@ def import_extra(module: str, extra: str) -> ModuleType:
             f"{module!r} is needed here and is not installed. "
             f"Install it with: pip install 'sketchlearn[{extra}]'"
         ) from error
+
+
+def quote(value: Any) -> str:
+    """A value of a file, as a message may show it: escaped, at most 80 characters.
+
+    Parameters
+    ----------
+    value : object
+        Plain values of any size.
+
+    Examples
+    --------
+    >>> quote({"kind": 5}), len(quote("x" * 1000))
+    ("{'kind': 5}", 80)
+    """
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:78]}.."

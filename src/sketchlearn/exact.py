@@ -97,7 +97,7 @@ class Int128Array:
     """A vector of signed 128-bit integers, ``hi * 2**64 + lo``.
 
     Addition and subtraction are exact; leaving the 128-bit range raises
-    ``OverflowError``.
+    ``RowRangeError``, an ``OverflowError``.
 
     Parameters
     ----------

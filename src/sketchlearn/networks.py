@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, expit
 
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, quote
 
 __all__ = [
     "Affine",
@@ -101,11 +101,11 @@ class NetworkSpec:
         if self.kind not in get_args(NetworkKind):
             raise FeatureMapError(
                 f"kind must be one of {', '.join(get_args(NetworkKind))}; got "
-                f"{self.kind!r}."
+                f"{quote(self.kind)}."
             )
         if self.head is not None and self.head not in get_args(Head):
             raise FeatureMapError(
-                f"head must be None, 'tanh' or 'sigmoid'; got {self.head!r}."
+                f"head must be None, 'tanh' or 'sigmoid'; got {quote(self.head)}."
             )
         for name in ("n_inputs", "n_outputs", "depth", "width"):
             value = getattr(self, name)
@@ -113,7 +113,7 @@ class NetworkSpec:
             if type(value) is not int or value < least:
                 raise FeatureMapError(
                     f"{name} of a {self.kind} network must be a whole number >= "
-                    f"{least}; got {value!r}."
+                    f"{least}; got {quote(value)}."
                 )
         if self.kind == "linear" and (self.depth or self.width):
             raise FeatureMapError(
@@ -158,6 +158,12 @@ class FrozenNetwork:
     tensors: Mapping[str, NDArray[np.float32]]
 
     def __post_init__(self) -> None:
+        if self.spec.depth > len(self.tensors):  # before as many names are written
+            raise FeatureMapError(
+                f"the tensors do not fit the network: {len(self.tensors)} are too few "
+                f"for {self.spec.depth} blocks. Use the tensors and the spec of one "
+                "weights file."
+            )
         kept = frozen_tensors(self.tensors, _shapes(self.spec))
         object.__setattr__(self, "tensors", kept)
 
@@ -415,8 +421,9 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
     unknown = sorted(set(found) - known)
     if unknown:
         raise FeatureMapError(
-            f"{cls.__name__} has no field {', '.join(map(repr, unknown))}; its fields "
-            f"are {', '.join(sorted(known))}. A newer release may have written this."
+            f"{cls.__name__} has no field {', '.join(map(quote, unknown[:8]))}; its "
+            f"fields are {', '.join(sorted(known))}. A newer release may have written "
+            "this."
         )
     try:
         return cls(**found)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.query_network import QueryNetwork
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, quote
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
     Inputs,
@@ -103,21 +103,21 @@ class SQNetSpec:
             if getattr(self, name) not in get_args(known):
                 raise FeatureMapError(
                     f"{name} must be one of {', '.join(get_args(known))}; got "
-                    f"{getattr(self, name)!r}."
+                    f"{quote(getattr(self, name))}."
                 )
         for name in ("feature", "decoder"):
             pieces = getattr(self, name)
             unknown = sorted(set(pieces) - set(_PIECES))
             if unknown:
                 raise FeatureMapError(
-                    f"{name} has no field {', '.join(map(repr, unknown))}; its fields "
-                    f"are {', '.join(_PIECES)}."
+                    f"{name} has no field {', '.join(map(quote, unknown[:8]))}; its "
+                    f"fields are {', '.join(_PIECES)}."
                 )
             object.__setattr__(self, name, {**_PIECES, **pieces})
         for name in ("n_features", "sketch_size", "n_outputs"):
             if type(getattr(self, name)) is not int:
                 raise FeatureMapError(
-                    f"{name} must be a whole number; got {getattr(self, name)!r}."
+                    f"{name} must be a whole number; got {quote(getattr(self, name))}."
                 )
         object.__setattr__(self, "n_outputs", self.n_outputs or self.n_features)
         object.__setattr__(self, "pooling", get_pooling(self.pooling).name)

@@ -5,6 +5,7 @@ Public values only, checked for consistency wherever they come from a file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
@@ -118,7 +119,10 @@ class PrivacyStatement:
         if not all(type(n) is int for n in whole) or type(self.seeded) is not bool:
             return False
         texts = (self.mechanism, self.feature_map, self.library_version)
-        if not all(type(text) is str for text in texts):
+        if not all(type(t) is str and re.fullmatch("[ -~]{0,80}", t) for t in texts):
+            return False
+        # Powers of two and quotients of these stay small.
+        if abs(self.frac_bits) > 1200 or max(whole) >= 2**1300:
             return False
         try:
             require_budget(self.epsilon, self.delta)

@@ -32,7 +32,7 @@ from sketchlearn.container import (
     decode,
     encode,
     fail,
-    parse_json,
+    parse_canonical,
     require_fields,
 )
 from sketchlearn.durable import open_regular, write_file
@@ -286,10 +286,9 @@ def _text_tensor(value: Mapping[str, Any]) -> NDArray[np.uint8]:
 def _parsed_tensor(name: str, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
     array = tensors.pop(name, np.zeros(0))
     text = array.tobytes().decode("ascii", "replace")
-    parsed = parse_json(text, name)
-    if array.dtype != np.uint8 or canonical_json(parsed) != text:
+    if array.dtype != np.uint8:
         raise damaged(name)
-    return parsed
+    return parse_canonical(text, name)
 
 
 def _frozen(name: str, array: NDArray[Any]) -> NDArray[np.float32]:

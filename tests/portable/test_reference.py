@@ -20,8 +20,8 @@ from portable.reference import Stream, mp
 from sketchlearn.draws import Draws, hash_keys
 from sketchlearn.elementary import cosine_table, exp, gelu, log, sigmoid, tanh
 from sketchlearn.errors import RowRangeError
-from sketchlearn.features.base import _KINDS
 from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.kinds import KINDS
 from sketchlearn.features.moments import CrossMomentFeatures, random_groups
 from sketchlearn.features.quadratic import QuadraticFeatures
 
@@ -110,7 +110,7 @@ def assert_same(found, expected, name):
 
 
 def test_every_kind_of_map_has_a_case():
-    assert {feature_map(name).kind for name in NAMES} == set(_KINDS)
+    assert {feature_map(name).kind for name in NAMES} == set(KINDS)
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -26,15 +26,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.container import canonical_json
-from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
+from sketchlearn.errors import (
+    FeatureMapError,
+    FeatureMapMismatch,
+    RowRangeError,
+    SketchlearnError,
+)
 from sketchlearn.exact import Int128Array, frac_bits_for, lattice_sum
 from sketchlearn.features.description import (
     decode_description,
     encode_description,
     first_difference,
     holds_data,
-    require_small,
 )
+from sketchlearn.features.kinds import KINDS, VERSION, declare, require_affordable
 from sketchlearn.scaling import Scaling
 
 __all__ = [
@@ -51,9 +56,6 @@ __all__ = [
     "sum_features",
 ]
 
-VERSION = 2
-"""Of the arithmetic of maps: 1 was floating point, 2 is whole numbers."""
-
 BLOCK_ROWS = 512
 """Rows evaluated at once: their features stay in the processor's cache."""
 
@@ -62,23 +64,6 @@ CACHED = 2**16
 
 _Float = TypeVar("_Float", bound=np.floating[Any])
 _SPEC_LIMIT = 16 * 2**20
-_KINDS = {
-    "fourier": "sketchlearn.features.kernel:FourierFeatures",
-    "nystrom": "sketchlearn.features.kernel:NystromFeatures",
-    "quadratic": "sketchlearn.features.quadratic:QuadraticFeatures",
-    "moments": "sketchlearn.features.moments:MomentFeatures",
-    "cross-moments": "sketchlearn.features.moments:CrossMomentFeatures",
-    "count-min": "sketchlearn.features.hashing:CountMinFeatures",
-    "count-sketch": "sketchlearn.features.hashing:CountSketchFeatures",
-    "bloom": "sketchlearn.features.hashing:BloomFeatures",
-    "concatenated": "sketchlearn.features.composition:ConcatenatedFeatures",
-    "clipped": "sketchlearn.features.clipping:ClippedFeatures",
-    "network": "sketchlearn.features.network:NetworkFeatures",
-    "cells": "sketchlearn.features.subspace:CellFeatures",
-    "harmonics": "sketchlearn.features.harmonics:HarmonicFeatures",
-    "subspace-fourier": "sketchlearn.features.subspace:SubspaceFourierFeatures",
-    "activation": "sketchlearn.features.activation:ActivationFeatures",
-}
 
 
 @final
@@ -242,6 +227,10 @@ class AbstractFeatureMap(ABC):
             )
         self.scaling = scaling
         self.value_bound = require_bound("value_bound", value_bound)
+        if norm_bound is not None and not 0 < norm_bound < float("inf"):
+            raise FeatureMapError(
+                f"norm_bound must be positive and finite; got {norm_bound!r}."
+            )
         self.norm_bound = None if norm_bound is None else float(norm_bound)
         self.frac_bits = (
             frac_bits_for(self.value_bound) if frac_bits is None else frac_bits
@@ -453,9 +442,13 @@ def build_map(
     description: Mapping[str, Any],
     weights: Mapping[str, NDArray[Any]] | None = None,
     *,
-    max_bytes: int = 2**30,
+    max_bytes: int | None = 2**30,
 ) -> AbstractFeatureMap:
     """Build the map a description speaks of.
+
+    A description may come from a file nobody vouches for: its fields are checked and
+    what it takes is added up before anything is drawn, and whatever it holds, the only
+    error is :class:`~sketchlearn.errors.FeatureMapError`.
 
     Parameters
     ----------
@@ -463,48 +456,58 @@ def build_map(
         As given by ``FeatureSpec.description`` or ``AbstractFeatureMap.description``.
     weights : mapping of arrays, optional
         The stored weights, for maps that have some.
-    max_bytes : int
-        Refuse descriptions whose weights would take more memory: a description may
-        come from a file nobody vouches for.
+    max_bytes : int, optional
+        Refuse descriptions that take more than four times as much memory to build, or
+        many seconds; None takes any, as for a part of a map that was checked whole.
     """
-    require_small(description, max_bytes)
-    fields = decode_description(description)
-    kind, version = fields.pop("kind", None), fields.pop("version", None)
-    if kind not in _KINDS or version not in (1, VERSION):
-        raise FeatureMapError(
-            f"unknown feature map {kind!r} (version {version!r}). This library knows: "
-            f"{', '.join(_KINDS)}. A newer release may have written it."
-        )
-    columns, stored = fields.pop("columns", None), fields.pop("stored", [])
-    missing = [name for name in stored if name not in (weights or {})]
+    given = weights or {}
+    cost = declare(description, {name: a.shape for name, a in given.items()})
+    if max_bytes is not None:
+        require_affordable(cost, max_bytes)
+    kind, stored = description["kind"], description.get("stored", [])
+    missing = [name for name in stored if name not in given]
     if missing:
         raise FeatureMapError(
             f"a map of kind {kind!r} cannot be rebuilt from its description: it needs "
-            f"its weights ({', '.join(missing)}). Load the map from its own file and "
-            "pass it as feature_map=."
+            f"its weights ({', '.join(missing)[:80]}). Load the map from its own file "
+            "and pass it as feature_map=."
         )
-    found = {name: (weights or {})[name] for name in stored}
-    if kind in ("concatenated", "clipped", "network"):
-        fields["stored"] = found
+    try:
+        with np.errstate(all="ignore"):
+            return _build(description, {name: given[name] for name in stored})
+    except (SketchlearnError, ImportError):
+        raise
+    except Exception as error:  # any description may hold any arguments
+        raise FeatureMapError(
+            f"the description of a {kind!r} map has wrong fields or too large ones: "
+            f"{str(error)[:200]}."
+        ) from error
+
+
+def _build(
+    description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]
+) -> AbstractFeatureMap:
+    """The map of a checked description; maps inside it are built by their own."""
+    fields = {
+        name: value if name in ("inner", "parts") else decode_description(value)
+        for name, value in description.items()
+        if name != "stored"
+    }
+    kind, version = fields.pop("kind"), fields.pop("version")
+    columns = fields.pop("columns", None)
+    if KINDS[kind].stored is None:
+        fields["stored"] = stored
     else:
-        fields.update(found)
+        fields.update(stored)
     scaling = fields.pop("scaling", None)
     if scaling is not None:
         fields["scaling"] = Scaling.from_description(scaling)
-    module, _, name = _KINDS[kind].partition(":")
+    module, _, name = KINDS[kind].path.partition(":")
     cls = getattr(importlib.import_module(module), name)
-    old = None
-    if version != VERSION:
-        old = importlib.import_module("sketchlearn.features.version1")
-        fields |= old.arguments(kind, fields)
-    try:
-        built = cast(AbstractFeatureMap, cls(**fields))
-    except TypeError as error:
-        raise FeatureMapError(
-            f"the description of a {kind!r} map has wrong fields: {error}."
-        ) from error
-    if old is None:
-        return built.with_columns(columns)
+    if version == VERSION:
+        return cast(AbstractFeatureMap, cls(**fields)).with_columns(columns)
+    old = importlib.import_module("sketchlearn.features.version1")
+    built = cls(**{**fields, **old.arguments(kind, fields)})
     return cast(AbstractFeatureMap, old.as_written(built, description))
 
 

@@ -183,4 +183,4 @@ def build_part(
         for name, array in (stored or {}).items()
         if name.startswith(prefix)
     }
-    return build_map(part, weights)
+    return build_map(part, weights, max_bytes=None)

@@ -1,7 +1,8 @@
 """Descriptions of feature maps: plain values that a file can hold.
 
 A description is JSON: kind, version and arguments of a map, arrays as text. It can be
-read, compared and bounded in size without building the map.
+read and compared without building the map; what it may hold is known to
+:mod:`sketchlearn.features.kinds`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, quote
 
 __all__ = [
     "decode_description",
     "encode_description",
     "first_difference",
     "holds_data",
-    "require_small",
 ]
 
 
@@ -47,8 +47,9 @@ def decode_description(value: Any) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {"dtype", "shape", "data"}:
             if value["dtype"] not in ("<f8", "<f4", "<i8", "|b1"):
-                raise FeatureMapError(f"unknown array type {value['dtype']!r}.")
-            raw = np.frombuffer(base64.b64decode(value["data"]), value["dtype"])
+                raise FeatureMapError(f"unknown array type {quote(value['dtype'])}.")
+            data = base64.b64decode(value["data"], validate=True)
+            raw = np.frombuffer(data, value["dtype"])
             return raw.reshape(value["shape"]).copy()
         return {key: decode_description(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -70,7 +71,7 @@ def first_difference(
                 return nested
         if key == "data":
             return f"{prefix.rstrip('.')} values"
-        return f"{prefix}{key} {a!r} vs {b!r}"
+        return f"{prefix}{key} {quote(a)} vs {quote(b)}"
     return ""
 
 
@@ -81,28 +82,3 @@ def holds_data(node: Any) -> bool:
             return True
         return any(holds_data(child) for child in node.values())
     return isinstance(node, list) and any(holds_data(child) for child in node)
-
-
-def require_small(node: Any, max_bytes: int) -> None:
-    """Refuse sizes whose weights (``n_features`` by another) would fill memory."""
-    if isinstance(node, Mapping):
-        sizes = {k: v for k, v in node.items() if type(v) is int and k != "seed"}
-        d, m = sizes.get("n_features", 1), sizes.get("sketch_size", 1)
-        pairs = d * d // 2 if node.get("order") == "covariance" else 1
-        if node.get("law") == "gaussian" and node.get("kind") == "quadratic":
-            pairs = d * d // 2 * m
-        columns = max(m, sizes.get("depth", 1), sizes.get("n_columns", 1))
-        buckets = sizes.get("width", 1) * sizes.get("depth", 1)
-        n_in, n_out = sizes.get("n_inputs", 1), sizes.get("n_outputs", 1)
-        wide = sizes.get("width", 0) if "n_inputs" in sizes else 0
-        hidden = n_in + n_out + 2 * sizes.get("depth", 0) * wide
-        layers = hidden * wide if wide else n_in * n_out
-        largest = 8 * max(columns * d, pairs, buckets, layers, *sizes.values(), 1)
-        if largest > max_bytes:
-            raise FeatureMapError(
-                f"this describes a feature map of about {largest} bytes. If you trust "
-                f"it, load it with a max_bytes= larger than {max_bytes}."
-            )
-    for child in node.values() if isinstance(node, Mapping) else node:
-        if isinstance(child, Mapping | list):
-            require_small(child, max_bytes)

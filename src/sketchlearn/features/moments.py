@@ -48,6 +48,7 @@ __all__ = [
     "MomentOrder",
     "omega_bits",
     "random_groups",
+    "with_units",
 ]
 
 MomentOrder = Literal["mean", "variance", "covariance"]
@@ -279,8 +280,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
     @cached_property
     def omega(self) -> NDArray[np.float64]:
         """Ω as used, targets last: shape (len(kept), n_columns + len(targets))."""
-        units = np.eye(len(self.kept))[:, self._positions]
-        return np.concatenate([self._groups * 2.0**-self._omega_bits, units], axis=1)
+        return with_units(self._groups * 2.0**-self._omega_bits, self._positions)
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -367,6 +367,15 @@ def omega_bits(n_kept: int, n_columns: int, *, is_weighted: bool) -> int:
     """Bits that the entries of Ω add to those of rows: for weights and for groups."""
     groups = ceil_log2(-(-n_kept // n_columns))
     return groups + (_WEIGHT_BITS if is_weighted else 0)
+
+
+def with_units(
+    groups: NDArray[np.float64], positions: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Columns of groups, and after them a unit vector for each position."""
+    units = np.zeros((len(groups), len(positions)))
+    units[positions, np.arange(len(positions))] = 1.0
+    return np.concatenate([groups, units], axis=1)
 
 
 def random_groups(n_features: int, n_groups: int, seed: int) -> NDArray[np.float64]:

@@ -24,7 +24,11 @@ from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.description import decode_description
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import (
+    CrossMomentFeatures,
+    MomentFeatures,
+    with_units,
+)
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
@@ -167,13 +171,12 @@ def _cross_moments(phi: CrossMomentFeatures) -> _Facts:
     groups[np.arange(a), order % phi.n_columns] = 1.0
     groups *= phi.importance[:, None]
     shrink = 2.0 ** -int(np.ceil(np.log2(-(-a // phi.n_columns))))
-    units = np.eye(a)[:, phi._positions]
     bits = FEATURE_BITS - int(np.log2(reach))
     return {
         "bits": bits,
         "frac_bits": 2 * bits,
         "norm_bound": (d * reach**2 + (d + a * columns) * reach**4) ** 0.5,
-        "omega": np.concatenate([groups * shrink, units], axis=1),
+        "omega": with_units(groups * shrink, phi._positions),
         "weights": {"groups": groups},
     }
 

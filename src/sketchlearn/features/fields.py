@@ -1,0 +1,178 @@
+"""Fields of descriptions: which plain values stand where, and of what size.
+
+Values of a description come from a file nobody vouches for. Here each is checked before
+anything is made of it: a whole number is in its range, a word is short, and an array
+holds as many bytes as its shape says. What the fields mean is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any, final
+
+from sketchlearn.errors import FeatureMapError, quote
+
+__all__ = [
+    "ARRAY",
+    "COLUMNS",
+    "MODEL",
+    "NAMES",
+    "NETWORK",
+    "NUMBER",
+    "NUMBERED",
+    "SCALING",
+    "SEED",
+    "SIZE",
+    "SIZE_OR_0",
+    "TABLE",
+    "TABLES",
+    "WORD",
+    "Field",
+    "is_whole",
+    "or_none",
+    "require_fields",
+]
+
+_MOST = 2**48
+_ITEM_BYTES = {"<f8": 8, "<f4": 4, "<i8": 8, "|b1": 1}
+
+
+@final
+@dataclass(frozen=True)
+class Field:
+    """What a field of a description may hold."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    required: bool = True
+
+
+def require_fields(
+    found: Mapping[str, Any], fields: Mapping[str, Field], kind: str
+) -> None:
+    """Refuse a description with other fields than these, or with wrong ones."""
+    for name in sorted({*found, *fields}, key=str):
+        if name not in fields:
+            problem = f"{quote(name)} is not one of them"
+        elif name not in found:
+            if not fields[name].required:
+                continue
+            problem = f"{name} is missing"
+        elif not fields[name].accepts(found[name]):
+            problem = f"{name} must be {fields[name].expected}; got " + quote(
+                found[name]
+            )
+        else:
+            continue
+        raise FeatureMapError(
+            f"the description of a {kind!r} map has wrong fields: {problem}."
+        )
+
+
+def is_whole(low: int, high: int) -> Callable[[Any], bool]:
+    """Accepts whole numbers from ``low`` to below ``high``; True is not 1."""
+    return lambda value: type(value) is int and low <= value < high
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < inf and abs(value) < 2.0**1000
+
+
+def _is_word(value: Any) -> bool:
+    return type(value) is str and re.fullmatch("[ -~]{0,80}", value) is not None
+
+
+def _is_name(value: Any) -> bool:
+    return (
+        type(value) is str and re.fullmatch("[A-Za-z0-9_.]{1,128}", value) is not None
+    )
+
+
+def _is_array(value: Any) -> bool:
+    """Whether an encoded array, not empty, has as many bytes as its shape says."""
+    if not isinstance(value, Mapping) or set(value) != {"dtype", "shape", "data"}:
+        return False
+    dtype, shape, data = value["dtype"], value["shape"], value["data"]
+    if type(dtype) is not str or dtype not in _ITEM_BYTES or type(data) is not str:
+        return False
+    if not isinstance(shape, list) or not 1 <= len(shape) <= 2:
+        return False
+    if not all(is_whole(1, _MOST)(size) for size in shape):
+        return False
+    return len(data) == -(-prod(shape) * _ITEM_BYTES[dtype] // 3) * 4
+
+
+def _is_numbered(value: Any) -> bool:
+    """Whether feature numbers, as a list or as an array."""
+    if isinstance(value, list):
+        return all(is_whole(0, _MOST)(item) for item in value)
+    return _is_array(value) and len(value["shape"]) == 1
+
+
+def _is_of(fields: Mapping[str, Field]) -> Callable[[Any], bool]:
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, Mapping) or set(value) - set(fields):
+            return False
+        return all(
+            rule.accepts(value[name]) if name in value else not rule.required
+            for name, rule in fields.items()
+        )
+
+    return accepts
+
+
+def or_none(rule: Field) -> Field:
+    """The same field, which may be None or left out."""
+    return Field(
+        f"{rule.expected}, or nothing",
+        lambda value: value is None or rule.accepts(value),
+        required=False,
+    )
+
+
+SIZE = Field("a whole number from 1 to 2**48", is_whole(1, _MOST))
+SIZE_OR_0 = Field("a whole number from 0 to 2**48", is_whole(0, _MOST), False)
+SEED = Field(
+    "a whole number of at most 128 bits", is_whole(-(2**128), 2**128), required=False
+)
+NUMBER = Field("a number", _is_number, required=False)
+WORD = Field("a word of at most 80 plain characters", _is_word, required=False)
+ARRAY = Field("an array of as many bytes as its shape says", _is_array)
+NUMBERED = Field("feature numbers", _is_numbered, required=False)
+TABLE = Field("a description", lambda value: isinstance(value, Mapping))
+TABLES = Field("a list of descriptions", lambda value: isinstance(value, list))
+NAMES = Field(
+    "a list of different names",
+    lambda value: (
+        isinstance(value, list)
+        and all(_is_name(name) for name in value)
+        and len(set(value)) == len(value)
+    ),
+    required=False,
+)
+COLUMNS = Field(
+    "a list of names",
+    lambda value: isinstance(value, list) and all(type(name) is str for name in value),
+    required=False,
+)
+SCALING = Field(
+    "shift, factor and origin",
+    _is_of({"shift": ARRAY, "factor": ARRAY, "origin": WORD}),
+)
+NETWORK = Field(
+    "the sizes and the kind of a network",
+    _is_of(
+        {
+            "n_inputs": SIZE,
+            "n_outputs": SIZE,
+            "kind": WORD,
+            "depth": SIZE_OR_0,
+            "width": SIZE_OR_0,
+            "head": or_none(WORD),
+        }
+    ),
+)
+MODEL = Field("a name and a checksum", _is_of({"name": WORD, "checksum": WORD}))

@@ -26,6 +26,7 @@ from sketchlearn.errors import (
     PoolingError,
     RemovalError,
     RowsError,
+    SketchlearnError,
 )
 from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
@@ -128,7 +129,13 @@ class Sketch:
                 "cannot attach this feature map: the sketch contradicts it in its "
                 "sizes or bounds, so its file was forged or made with a bug."
             )
-        return self._replace(self.total, self.count, source_map=feature_map)
+        found = self._replace(self.total, self.count, source_map=feature_map)
+        if not found.is_possible:
+            raise FeatureMapMismatch(
+                "cannot attach this feature map: no rows add up to the total of this "
+                "sketch, so its file was forged or made with a bug."
+            )
+        return found
 
     def __add__(self, other: Sketch) -> Sketch:
         if not isinstance(other, Sketch):
@@ -160,12 +167,14 @@ class Sketch:
             raise RemovalError(
                 f"removing {other.count} rows from a sketch of {self.count} rows."
             )
-        rest = self._replace(self.total - other.total, self.count - other.count)
+        source = self._map_at_hand() or other._map_at_hand()
+        total, count = self.total - other.total, self.count - other.count
+        rest = self._replace(total, count, source_map=source)
         if not rest.is_possible:
             raise RemovalError(
                 f"removing these {other.count} rows: these rows cannot all have been "
-                f"in this sketch of {self.count} rows (the remainder exceeds what "
-                f"{rest.count} rows can hold). Nothing was removed."
+                f"in this sketch of {self.count} rows (no {rest.count} rows add up to "
+                "the remainder). Nothing was removed."
             )
         return rest
 
@@ -179,10 +188,13 @@ class Sketch:
 
     @property
     def is_possible(self) -> bool:
-        """Whether some ``count`` rows could have this total, by its bounds."""
+        """Whether some ``count`` rows could have this total.
+
+        By its bounds and, where the map is at hand, by what its sums must obey.
+        """
         pooling = get_pooling(self.pooling)
         unit = Fraction(2) ** pooling.frac_bits(self.features)
-        if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
+        if pooling.removable and not pooling.is_linear:  # each term is in [0, 1]
             return self.total.within(0, int(self.count * unit))
         spec = self.features
         # Features of version 1 were rounded after their bounds were taken.
@@ -192,9 +204,21 @@ class Sketch:
         limit = rows * (ceil(Fraction(spec.value_bound) * unit) + slack)
         if not self.total.within(-limit, limit):
             return False
-        if spec.norm_bound is None or not pooling.removable:
+        if not pooling.is_linear:
             return True
-        return self.total.norm_at_most(self.count * spec.norm_steps)
+        bound = None if spec.norm_bound is None else self.count * spec.norm_steps
+        if bound is not None and not self.total.norm_at_most(bound):
+            return False
+        # Features of version 1 were rounded one by one: their sums obey nothing more.
+        known = self.source_map if spec.version > 1 else None
+        return known is None or known.is_possible_total(self.total, self.count)
+
+    def _map_at_hand(self) -> AbstractFeatureMap | None:
+        """The map, if it is here or its description suffices."""
+        try:
+            return self.feature_map
+        except SketchlearnError:
+            return None
 
     def _require_compatible(self, other: Sketch, verb: str) -> None:
         self.features.require_same(other.features, verb)

@@ -117,11 +117,11 @@ def sketch(
         feature_map = getattr(example, "feature_map", example)
     elif (model == "ridge") != bool(target):
         raise click.UsageError("--for ridge and --target COLUMN go together.")
-    elif target:
-        found = names or sl.open_rows(source).names or ()
-        names = [name for name in found if name not in target] + list(target)
     invalid: Any = "drop" if drop_invalid else "raise"
     batches = sl.open_rows(source, columns=names, on_invalid=invalid)
+    if target:
+        features = [name for name in batches.names or () if name not in target]
+        batches = batches.select([*features, *target])
     if feature_map is None:
         declared = (bounds or None, target_bounds or None)
         feature_map = _plan(batches, model, size, seed, declared, len(target))
@@ -372,9 +372,9 @@ def _plan(
     declared: tuple[tuple[float, float] | None, tuple[float, float] | None],
     n_targets: int,
 ) -> sl.AbstractFeatureMap:
-    """The map of an estimator, from declared bounds or else from the first rows."""
+    """The map of an estimator, from declared bounds or else from the rows."""
     bounds, target_bounds = declared
-    rows = None if bounds else batches.peek(_lazy("estimators.base").PLANNING_ROWS)
+    rows = None if bounds else _lazy("estimators.inputs").column_extremes(batches)
     n_features = batches.n_features - n_targets
     if not n_targets:
         kinds: dict[str, Any] = {

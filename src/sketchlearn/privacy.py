@@ -213,6 +213,11 @@ class PlannedRelease:
             pure_epsilon=statement.count_epsilon,
             feature_map=statement.feature_map,
             lineage=tuple(sorted(runs_of(self.sketch.lineage))),
+            neighbours=statement.neighbours,
+            rows_per_unit=statement.rows_per_unit,
+            count_mode=statement.count_mode,
+            epsilon=statement.epsilon,
+            delta=statement.delta,
         )
 
     def draw(self, random_bytes: RandomBytes, n: int = 1) -> list[PrivateSketch]:
@@ -337,7 +342,7 @@ def _require_releasable(sketch: Sketch) -> FeatureSpec:
             "from data); that reveals them. Declare bounds, or build the map from "
             "public data."
         )
-    if not sketch.is_possible:
+    if not replace(sketch, source_map=feature_map).is_possible:
         raise PrivacyError(
             f"{sketch.count} rows within the norm bound cannot have this total: it was "
             "forged or made with a bug. Nothing was released; sketch the rows again."

@@ -25,6 +25,7 @@ from sketchlearn.errors import (
     PoolingError,
     RemovalError,
     RowsError,
+    SketchlearnError,
 )
 from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
@@ -126,7 +127,13 @@ class Sketch:
     def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
         """Attach the map this sketch was made with, after checking that it is."""
         self.features.require_equal(feature_map.spec)
-        return self._replace(self.total, self.count, source_map=feature_map)
+        found = self._replace(self.total, self.count, source_map=feature_map)
+        if not found.is_possible:
+            raise FeatureMapMismatch(
+                "cannot attach this feature map: no rows add up to the total of this "
+                "sketch, so its file was forged or made with a bug."
+            )
+        return found
 
     def with_new_lineage(self) -> Sketch:
         """The same totals, and your word that no other sketch has these rows.
@@ -174,14 +181,15 @@ class Sketch:
             raise RemovalError(
                 f"removing {other.count} rows from a sketch of {self.count} rows."
             )
+        source = self._map_at_hand() or other._map_at_hand()
+        total, count = self.total - other.total, self.count - other.count
         lineage = remaining_lineage(self.lineage, other.lineage)
-        count = self.count - other.count
-        rest = self._replace(self.total - other.total, count, lineage)
+        rest = self._replace(total, count, lineage, source)
         if not rest.is_possible:
             raise RemovalError(
                 f"removing these {other.count} rows: these rows cannot all have been "
-                f"in this sketch of {self.count} rows (the remainder exceeds what "
-                f"{rest.count} rows can hold). Nothing was removed."
+                f"in this sketch of {self.count} rows (no {rest.count} rows add up to "
+                "the remainder). Nothing was removed."
             )
         return rest
 
@@ -195,10 +203,13 @@ class Sketch:
 
     @property
     def is_possible(self) -> bool:
-        """Whether some ``count`` rows could have this total, by its bounds."""
+        """Whether some ``count`` rows could have this total.
+
+        By its bounds and, where the map is at hand, by what its sums must obey.
+        """
         pooling = get_pooling(self.pooling)
         unit = Fraction(2) ** pooling.frac_bits(self.features)
-        if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
+        if pooling.removable and not pooling.is_linear:  # each term is in [0, 1]
             return self.total.within(0, int(self.count * unit))
         spec = self.features
         # Features of version 1 were rounded after their bounds were taken.
@@ -208,9 +219,21 @@ class Sketch:
         limit = rows * (ceil(Fraction(spec.value_bound) * unit) + slack)
         if not self.total.within(-limit, limit):
             return False
-        if spec.norm_bound is None or not pooling.removable:
+        if not pooling.is_linear:
             return True
-        return self.total.norm_at_most(self.count * spec.norm_steps)
+        bound = None if spec.norm_bound is None else self.count * spec.norm_steps
+        if bound is not None and not self.total.norm_at_most(bound):
+            return False
+        # Features of version 1 were rounded one by one: their sums obey nothing more.
+        known = self.source_map if spec.version > 1 else None
+        return known is None or known.is_possible_total(self.total, self.count)
+
+    def _map_at_hand(self) -> AbstractFeatureMap | None:
+        """The map, if it is here or its description suffices."""
+        try:
+            return self.feature_map
+        except SketchlearnError:
+            return None
 
     def _require_compatible(self, other: Sketch, verb: str) -> None:
         self.features.require_same(other.features, verb)
@@ -319,9 +342,22 @@ def sketch_rows(
         encodings=encodings,
         on_invalid=on_invalid,
         progress=progress,
-        n_features=feature_map.n_features,
     )
-    return accumulate(batches, feature_map, rule.name)
+    named = _in_order(batches, feature_map.columns)
+    return accumulate(named.of_width(feature_map.n_features), feature_map, rule.name)
+
+
+def _in_order(batches: Batches, planned: tuple[str, ...] | None) -> Batches:
+    """Rows with the columns of the plan, by name where both have names."""
+    if planned is None or batches.names is None:
+        return batches
+    if not set(planned) <= set(batches.names):
+        missing = next(name for name in planned if name not in batches.names)
+        raise FeatureMapMismatch(
+            f"the plan has columns {', '.join(planned)[:200]}; these rows have "
+            f"{', '.join(batches.names)[:200]}, and no {missing!r}. Nothing was added."
+        )
+    return batches.select(planned)
 
 
 def accumulate(
@@ -349,7 +385,7 @@ def accumulate(
         rule.name,
         new_lineage(),
         feature_map,
-        batches.names,
+        batches.names or feature_map.columns,
     )
 
 

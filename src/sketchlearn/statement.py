@@ -75,14 +75,14 @@ class PrivacyStatement:
     epsilon: float
     delta: float
     mu2: float
-    neighbours: str
+    neighbours: Neighbours
     unit: str
     rows_per_unit: int
     mechanism: str
     sensitivity: float
     sigma_int: int
     frac_bits: int
-    count_mode: str
+    count_mode: CountMode
     count_weight: int
     count_epsilon: float
     count_std: float

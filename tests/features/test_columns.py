@@ -3,6 +3,8 @@
 import pickle
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch
@@ -69,3 +71,35 @@ def test_names_that_do_not_fit_are_refused(columns):
 def test_parts_of_different_names_do_not_stand_side_by_side():
     with pytest.raises(FeatureMapError, match="different columns"):
         ConcatenatedFeatures([NAMED, PLAIN.with_columns(["x", "y"])])
+
+
+FRAME = pd.DataFrame({"age": [1.0, 2.0], "bmi": [-1.0, 3.0]})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        FRAME,
+        FRAME[["bmi", "age"]],
+        FRAME.assign(extra=9.0),
+        pa.table(FRAME[["bmi", "age"]]),
+        FRAME.to_numpy(),
+    ],
+    ids=["frame", "reordered", "more columns", "Arrow", "without names"],
+)
+def test_rows_are_taken_by_name(rows):
+    sketch = sketch_rows(rows, NAMED)
+    assert sketch == sketch_rows(FRAME.to_numpy(), NAMED)
+    assert sketch.columns == NAMES
+
+
+def test_rows_of_a_generator_are_taken_by_name():
+    frames = (FRAME[["bmi", "age"]].iloc[i : i + 1] for i in range(2))
+    assert sketch_rows(frames, NAMED) == sketch_rows(FRAME, NAMED)
+
+
+def test_rows_of_other_names_are_refused():
+    other = FRAME.rename(columns={"bmi": "weight"})
+    match = "the plan has columns age, bmi; these rows have age, weight, and no 'bmi'"
+    with pytest.raises(FeatureMapMismatch, match=match):
+        sketch_rows(other, NAMED)

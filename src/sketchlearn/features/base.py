@@ -255,6 +255,15 @@ class AbstractFeatureMap(ABC):
         rows, however it is cut.
         """
 
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        """Whether ``count`` rows could add up to this, by what their sums must obey.
+
+        Exact: no total of rows is refused. Beyond the bounds of single features, which
+        are checked elsewhere: variances are not negative, a partition counts every
+        row once.
+        """
+        return True
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Constructor arguments as plain values and arrays, without weights."""

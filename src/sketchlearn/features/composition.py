@@ -150,6 +150,18 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         )
 
     @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        for index, part in enumerate(self.parts):
+            place, step = self.offset(index), 1 << (self.frac_bits - part.frac_bits)
+            entries = total.take(np.arange(place.start, place.stop)).to_ints()
+            if any(value % step for value in entries):
+                return False
+            own = Int128Array.from_ints(value // step for value in entries)
+            if not part.is_possible_total(own, count):
+                return False
+        return True
+
+    @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         sums = (part.batch_sum(rows, first_row) for part in self.parts)
         shifts = (self.frac_bits - part.frac_bits for part in self.parts)

@@ -59,6 +59,14 @@ def book():
     return Ledger.ephemeral(epsilon=50.0, delta=1e-3, pure_epsilon=5.0)
 
 
+@pytest.fixture
+def swaps():
+    """A ledger of replaced rows, whose number is public."""
+    return Ledger.ephemeral(
+        epsilon=50.0, delta=1e-3, pure_epsilon=5.0, neighbours="replace"
+    )
+
+
 def plan_of(sketch, **promise):
     """What a release would state."""
     return plan_release(sketch, **promise).statement
@@ -516,9 +524,9 @@ def test_laplace_counts_need_a_part_of_the_ledger(exact):
     require_refused(plain, exact, BudgetExceeded, "pure epsilon", count="laplace")
 
 
-def test_a_public_count_is_exact_under_replacement(exact, book):
+def test_a_public_count_is_exact_under_replacement(exact, swaps):
     private = release(
-        exact, **PROMISE, ledger=book, neighbours="replace", count="public"
+        exact, **PROMISE, ledger=swaps, neighbours="replace", count="public"
     )
 
     assert private.count == exact.count
@@ -638,8 +646,8 @@ def test_disjoint_releases_merge_to_the_weaker_promise(book):
     assert merge_disjoint(b, a).total.to_ints() == merged.total.to_ints()
 
 
-def test_public_counts_add_up(book):
-    a, b = two_releases(book, neighbours="replace", count="public")
+def test_public_counts_add_up(swaps):
+    a, b = two_releases(swaps, neighbours="replace", count="public")
     assert merge_disjoint(a, b).count == 6000
 
 
@@ -832,12 +840,12 @@ def test_decoding_a_thousand_times_costs_nothing(exact, tmp_path):
 
 @pytest.mark.parametrize("mode", ["joint", "laplace", "public"])
 @pytest.mark.parametrize("seeded", [False, True])
-def test_a_file_gives_back_the_release(exact, book, tmp_path, mode, seeded):
+def test_a_file_gives_back_the_release(exact, swaps, tmp_path, mode, seeded):
     changes = {"neighbours": "replace", "count": mode}
     if seeded:
         private = release_seeded(exact, 5, **PROMISE, **changes)
     else:
-        private = release(exact, **PROMISE, ledger=book, **changes)
+        private = release(exact, **PROMISE, ledger=swaps, **changes)
     save(private, tmp_path / "private.sketch")
     again = load(tmp_path / "private.sketch")
 

@@ -422,7 +422,8 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
     if unknown:
         raise FeatureMapError(
             f"{cls.__name__} has no field {', '.join(map(quote, unknown[:8]))}; its "
-            f"fields are {', '.join(sorted(known))}. A newer release may have written this."
+            f"fields are {', '.join(sorted(known))}. A newer release may have written "
+            "this."
         )
     try:
         return cls(**found)

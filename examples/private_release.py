@@ -32,7 +32,7 @@ def patients(n, seed):
 
 
 model = sl.CompressivePCA(n_components=2, standardize=True, bounds=(LOW, HIGH))
-plan = sl.clipped(model.plan(n_features=6), norm_bound=NORM_BOUND)
+plan = sl.clipped(model.plan(n_features=6), norm_bound=NORM_BOUND).with_columns(NAMES)
 
 hospitals = {name: patients(20_000, seed) for seed, name in enumerate("ABC")}
 with tempfile.TemporaryDirectory() as folder:
@@ -50,8 +50,7 @@ with tempfile.TemporaryDirectory() as folder:
         # Outside: only the file.
         releases.append(sl.load(Path(folder) / f"{name}.sketch"))
 
-a, b, c = releases
-together = sl.merge_disjoint(sl.merge_disjoint(a, b), c)
+together = sl.merge_disjoint(*releases)
 print("together:  ", together)
 for key, value in together.statement.describe().items():
     print(f"  {key:<16} {value}")

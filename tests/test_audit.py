@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from sketchlearn.auditing import AuditReport, audit, released_totals
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.ledger import Ledger
 from sketchlearn.mechanisms import gaussian_sigma
-from sketchlearn.privacy import draw_release, os, plan_release
+from sketchlearn.privacy import PlannedRelease, release
 from sketchlearn.sketch import sketch_rows
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
@@ -133,19 +135,40 @@ def test_a_promise_out_of_range_is_refused():
         play(0.0, 1e-5, 100)
 
 
-def test_the_fast_releaser_draws_from_the_same_distribution_as_a_release():
+def test_the_releaser_draws_from_the_same_distribution_as_a_release():
     fast = released_totals(PHI, epsilon=1.0, delta=1e-5)(ROWS, 3000)
     sketch = sketch_rows(ROWS, PHI)
-    plan = plan_release(sketch, epsilon=1.0, delta=1e-5)
-    slow = np.array(
-        [draw_release(sketch, plan, os.urandom).total.to_ints() for _ in range(3000)],
-        float,
-    )
-    errors = (fast.mean(axis=0) - slow.mean(axis=0)) / plan.sigma_int
+    slow = []
+    for _ in range(1000):
+        book = Ledger.ephemeral(epsilon=1.0, delta=1e-5)
+        slow.append(release(sketch, epsilon=1.0, delta=1e-5, ledger=book))
+    totals = np.array([one.total.to_ints() for one in slow], float)
+    errors = (fast.mean(axis=0) - totals.mean(axis=0)) / slow[0].statement.sigma_int
 
-    assert fast.shape == slow.shape == (3000, 5)
-    assert np.abs(errors).max() < 5 * np.sqrt(2 / 3000)
-    assert np.abs(fast.std(axis=0) / slow.std(axis=0) - 1).max() < 5 / np.sqrt(3000)
+    assert fast.shape == (3000, 5)
+    assert np.abs(errors).max() < 6 * np.sqrt(1 / 3000 + 1 / 1000)
+    assert np.abs(fast.std(axis=0) / totals.std(axis=0) - 1).max() < 6 / np.sqrt(1000)
+
+
+def quiet(sigma, size, *, random_bytes):
+    return [0] * size
+
+
+def test_the_audit_finds_a_release_whose_noise_was_taken_out(monkeypatch):
+    monkeypatch.setattr("sketchlearn.privacy.discrete_gaussian", quiet)
+    assert not play(1.0, 1e-5, 2000).passed
+
+
+def test_the_audit_finds_a_door_that_draws_too_little(monkeypatch):
+    real = PlannedRelease.draw
+
+    def draw(self, random_bytes, n=1):
+        sigma = self.statement.sigma_int // 2
+        other = replace(self, statement=replace(self.statement, sigma_int=sigma))
+        return real(other, random_bytes, n)
+
+    monkeypatch.setattr(PlannedRelease, "draw", draw)
+    assert not play(1.0, 1e-5, 20_000).passed
 
 
 def test_audit_is_a_function_whatever_was_imported_before():

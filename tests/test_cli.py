@@ -252,3 +252,61 @@ def test_reproduce_pca_trains_compares_and_keeps_former_results(tmp_path):
 def test_reproduce_without_data_or_with_bad_sizes_is_wrong_usage(folder, arguments):
     assert run("reproduce", "pca", *arguments).exit_code == 2
     assert not (folder / "reproduced-pca").exists()
+
+
+@pytest.fixture
+def shared(folder):
+    """Exact sketches of a bounded map, two of them released."""
+    phi = sl.clipped(sl.CompressivePCA(bounds=(-100, 100)).plan(4), norm_bound=2.0)
+    sl.save(phi, "study.map")
+    for part in ("jan", "feb"):
+        run("sketch", f"{part}.parquet", "-o", f"{part}.sketch", "--like", "study.map")
+        release = ("release", f"{part}.sketch", "-o", f"{part}.private")
+        promise = ("--epsilon", "1", "--delta", "1e-6", "--ledger", f"{part}.ledger")
+        made = run(*release, *promise, "--create-ledger", "2", "1e-6")
+        assert made.exit_code == 0, made.stderr
+    return folder
+
+
+def test_releases_of_different_people_are_merged(shared):
+    merged = run("merge", "jan.private", "feb.private", "-o", "both.private", "--json")
+    assert merged.exit_code == 0
+    assert json.loads(merged.stdout)["epsilon"] == 1.0
+    assert len(sl.load("both.private").statement.lineage) == 2
+    twice = run("merge", "jan.private", "jan.private", "-o", "x.private")
+    assert (twice.exit_code, "share rows, or may" in twice.stderr) == (1, True)
+    mixed = run("merge", "jan.sketch", "feb.private", "-o", "x.private")
+    assert (mixed.exit_code, "some exact; merge each kind" in mixed.stderr) == (1, True)
+
+
+def test_the_same_rows_are_merged_on_request_only(shared):
+    twice = ("merge", "jan.sketch", "jan.sketch", "-o", "twice.sketch")
+    refused = run(*twice)
+    assert (refused.exit_code, "share the run" in refused.stderr) == (1, True)
+    assert run(*twice, "--distinct-rows").exit_code == 0
+    assert sl.load("twice.sketch").count == 400
+
+
+def test_a_sketch_goes_to_standard_output(shared):
+    made = run("merge", "jan.sketch", "feb.sketch", "-o", "-")
+    assert made.exit_code == 0
+    assert sl.loads(made.stdout_bytes).count == 300
+    assert "digest" in made.stderr
+    assert not (shared / "-").exists()
+
+
+def test_a_target_is_a_name_or_a_number(folder):
+    run("sketch", "jan.parquet", "-o", "p.sketch", "--for", "pca")
+    by_name = run("fit", "ridge", "p.sketch", "--target", "price")
+    assert by_name.exit_code == 0, by_name.stderr
+    assert by_name.stdout == run("fit", "ridge", "p.sketch", "--target", "3").stdout
+    wrong = run("fit", "ridge", "p.sketch", "--target", "cost")
+    assert wrong.exit_code == 1
+    assert "no column 'cost'; it has: a, b, c, price" in wrong.stderr
+
+
+@pytest.mark.parametrize("given", [("--for", "pca"), ("--size", "2000")])
+def test_a_plan_of_another_file_leaves_nothing_to_say(folder, given):
+    run("sketch", "jan.parquet", "-o", "p.sketch")
+    made = run("sketch", "feb.parquet", "-o", "q.sketch", "--like", "p.sketch", *given)
+    assert (made.exit_code, "--like takes the plan" in made.stderr) == (2, True)

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import get_sigma_gaussian
+from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from sketchlearn.mechanisms import (
     gaussian_mu,
     gaussian_sigma,
     require_budget,
+    zcdp_epsilon,
+    zcdp_rho,
 )
 
 # Analytic Gaussian, mpmath with 60 digits: epsilon, delta, sigma / S.
@@ -175,15 +178,137 @@ def test_delta_rises_with_mu_and_falls_with_epsilon(exponent, ratio, factor):
     assert gaussian_delta(mu, epsilon * factor) <= delta * (1 + 1e-6)
 
 
-@given(PROMISES)
-@settings(max_examples=100, deadline=None)
-def test_mu_keeps_its_promise_with_the_margin_of_a_release(promise):
-    epsilon, delta = promise
-    mu = gaussian_mu(epsilon, delta)
+def random_powers(rng, *exponents):
+    return [10.0 ** rng.uniform(*pair) for pair in exponents]
 
-    assert exact_delta((1 + 2**-30) / mu, epsilon) <= delta
-    # Without the margin, cancellation at tiny epsilons costs some 1e-8 of delta.
-    assert exact_delta(1 / mu, epsilon) <= delta * (1 + 1e-7)
+
+def require_bounds(n, seed):
+    """Largest mu and smallest epsilon err on the safe side only, and by little."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        epsilon, delta = random_powers(rng, (-9, 2), (-31, -1))
+        found = exact_delta(1 / mpmath.mpf(gaussian_mu(epsilon, delta)), epsilon)
+        assert delta * (1 - 1e-9) <= found <= delta, (epsilon, delta)
+    for _ in range(n):
+        # Below some mu nothing is spent: half of the values are close to where.
+        delta, mu, near = random_powers(rng, (-30, -1), (-8, 2), (0.4, 4))
+        mu = min(mu if rng.integers(2) else delta * near, 100.0)
+        epsilon = gaussian_epsilon(mu, delta)
+        found = exact_delta(1 / mpmath.mpf(mu), epsilon)
+        assert found <= delta, (mu, delta)
+        assert epsilon == 0 or found >= delta * (1 - 1e-9), (mu, delta)
+
+
+def test_mu_is_never_too_large_and_epsilon_never_too_small():
+    require_bounds(250, seed=0)
+
+
+@pytest.mark.full
+def test_mu_is_never_too_large_and_epsilon_never_too_small_in_5000_cases():
+    require_bounds(5000, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("mu", "delta"),
+    [
+        (1.880841484592429e-08, 9.848940597066163e-23),
+        (3.8e-16, 8.3e-28),  # all digits of the difference used to cancel
+        (1e-5, 1e-9),
+        (100.0, 1e-30),
+        (100.0, 0.1),
+    ],
+)
+def test_epsilon_is_not_too_small_where_digits_cancel(mu, delta):
+    assert exact_delta(1 / mpmath.mpf(mu), gaussian_epsilon(mu, delta)) <= delta
+
+
+@pytest.mark.parametrize("promise", [(0.99e-9, 1e-5), (101, 1e-5), (1, 1e-32), (1, 1)])
+def test_mu_is_refused_outside_of_what_was_verified(promise):
+    with pytest.raises(PrivacyError, match="must be a real number in"):
+        gaussian_mu(*promise)
+
+
+@pytest.mark.parametrize(
+    ("mu", "delta"), [(100.1, 1e-5), (-1, 1e-5), (1, 1e-31), (1, 0.2), ("1", 1e-5)]
+)
+def test_epsilon_is_refused_outside_of_what_was_verified(mu, delta):
+    with pytest.raises(PrivacyError, match="must be a real number in"):
+        gaussian_epsilon(mu, delta)
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, 1e251, 1e308, 1e-251, 5e-324, True, "1"])
+def test_norm_bounds_are_refused_outside_of_what_was_verified(bound):
+    with pytest.raises(PrivacyError, match="norm_bound must be a real number in"):
+        gaussian_sigma(bound, 1.0, 1e-5)
+
+
+@pytest.mark.parametrize("bound", [1e-250, 1e250])
+@pytest.mark.parametrize("promise", [(1e-6, 1e-30), (100, 0.1)])
+def test_sigma_is_never_too_small_at_the_ends(bound, promise):
+    sigma = mpmath.mpf(gaussian_sigma(bound, *promise)) / mpmath.mpf(bound)
+    assert exact_delta(sigma, promise[0]) <= promise[1]
+
+
+def exact_zcdp(rho, delta):
+    """The smallest epsilon over all orders, in 50 digits."""
+    with mpmath.workdps(50):
+        rho, delta = mpmath.mpf(rho), mpmath.mpf(delta)
+
+        def epsilon(t):
+            a = 1 + mpmath.exp(t)
+            rest = mpmath.log(1 / delta) - mpmath.log(a - 1)
+            return a * rho + (rest + a * mpmath.log(1 - 1 / a)) / (a - 1)
+
+        low, high, ratio = mpmath.mpf(-12), mpmath.mpf(200), (mpmath.sqrt(5) - 1) / 2
+        for _ in range(150):
+            left, right = high - ratio * (high - low), low + ratio * (high - low)
+            if epsilon(left) <= epsilon(right):
+                high = right
+            else:
+                low = left
+        return max(epsilon(low), 0)
+
+
+@given(st.floats(-40, 3.9), st.floats(-30, -1))
+@settings(max_examples=60, deadline=None)
+def test_zcdp_becomes_epsilon_by_the_best_order_rounded_up(r, d):
+    rho, delta = 10.0**r, min(10.0**d, 0.1)
+    found, exact = zcdp_epsilon(rho, delta), exact_zcdp(rho, delta)
+
+    assert exact <= found
+    assert found <= exact * (1 + 1e-9) + 1e-12 * mpmath.sqrt(rho)
+
+
+@given(st.floats(-6, 2), st.floats(-30, -1))
+@settings(max_examples=100, deadline=None)
+def test_the_largest_rate_keeps_its_promise_and_is_the_largest(e, d):
+    epsilon, delta = min(10.0**e, 100.0), min(10.0**d, 0.1)
+    rho = zcdp_rho(epsilon, delta)
+
+    assert exact_zcdp(rho, delta) <= epsilon
+    assert zcdp_epsilon(rho * (1 + 1e-6), delta) > epsilon
+
+
+@given(st.floats(-6, 2), st.floats(-30, -1))
+@settings(max_examples=100, deadline=None)
+def test_a_gaussian_is_never_better_in_zcdp_than_it_is(m, d):
+    mu, delta = min(10.0**m, 100.0), min(10.0**d, 0.1)
+    assert zcdp_epsilon(mu**2 / 2, delta) >= gaussian_epsilon(mu, delta)
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.125, 1.0])
+def test_zcdp_is_what_dp_accounting_says_of_renyi_orders(rho):
+    orders = np.concatenate([1 + np.logspace(-3, 3, 20_000)])
+    found, _ = compute_epsilon(orders, orders * rho, 1e-6)
+    assert zcdp_epsilon(rho, 1e-6) == pytest.approx(found, rel=1e-6)
+    assert zcdp_epsilon(rho, 1e-6) <= found * (1 + 1e-12)
+
+
+def test_no_rate_costs_nothing():
+    assert zcdp_epsilon(0.0, 1e-9) == 0.0
+    for rho in (-1.0, float("nan"), 1.1e4):
+        with pytest.raises(PrivacyError, match="rho must be"):
+            zcdp_epsilon(rho, 1e-9)
 
 
 def test_no_mu_costs_nothing():

@@ -170,8 +170,10 @@ def check_sensitivity():
         *rng.normal(size=(50, 4)),
     ]
     some = sketch_rows(ROWS, PHI)
-    plan = privacy.plan_release(some, **PROMISE)
-    swap = privacy.plan_release(some, **PROMISE, neighbours="replace", count="public")
+    plan = privacy.plan_release(some, **PROMISE).statement
+    swap = privacy.plan_release(
+        some, **PROMISE, neighbours="replace", count="public"
+    ).statement
     for base in (ROWS, np.eye(4)[:1], -np.eye(4)[:1]):
         total = sketch_rows(base, PHI).total
         for canary in canaries:
@@ -252,8 +254,7 @@ def test_the_code_as_it_is_passes(checker):
 
 
 def swap_noise(patch, sampler):
-    for module in (privacy, audit):
-        patch.setattr(module, "discrete_gaussian", sampler)
+    patch.setattr(privacy, "discrete_gaussian", sampler)
 
 
 def swap_plan(patch, change):
@@ -261,10 +262,22 @@ def swap_plan(patch, change):
     real = privacy.plan_release
 
     def plan_release(sketch, **arguments):
-        return change(real(sketch, **arguments), sketch, arguments)
+        planned = real(sketch, **arguments)
+        changed = change(planned.statement, sketch, arguments)
+        return replace(planned, statement=changed)
 
     for module in (privacy, audit):
         patch.setattr(module, "plan_release", plan_release)
+
+
+def swap_draw(patch, change):
+    """Put ``change(drawn, planned)`` after the one door."""
+    real = privacy.PlannedRelease.draw
+
+    def draw(self, random_bytes, n=1):
+        return [change(drawn, self) for drawn in real(self, random_bytes, n)]
+
+    patch.setattr(privacy.PlannedRelease, "draw", draw)
 
 
 def scaled(plan, factor):
@@ -337,17 +350,14 @@ def replacing_costs_too_little(patch):
 
 
 def exact_count(patch):
-    real = privacy.draw_release
-
-    def draw_release(sketch, plan, source):
-        drawn = real(sketch, plan, source)
-        if plan.count_mode != "joint":
+    def change(drawn, planned):
+        if planned.statement.count_mode != "joint":
             return drawn
         values = drawn.total.to_ints()
-        values[-1] = sketch.count * plan.count_weight
+        values[-1] = planned.sketch.count * planned.statement.count_weight
         return replace(drawn, total=clipping.Int128Array.from_ints(values))
 
-    patch.setattr(privacy, "draw_release", draw_release)
+    swap_draw(patch, change)
 
 
 def epsilon_twice(patch):
@@ -374,18 +384,16 @@ class FloatTotal:
 
 
 def float_noise(patch):
-    real = privacy.draw_release
-
-    def draw_release(sketch, plan, source):
-        drawn = real(sketch, plan, source)
+    def change(drawn, planned):
         rng = np.random.default_rng()
+        sketch, plan = planned.sketch, planned.statement
         true = [*sketch.total.to_ints(), sketch.count * plan.count_weight]
         noise = rng.normal(size=len(true)) * plan.sigma_int
         return replace(
             drawn, total=FloatTotal((np.array(true, float) + noise).tolist())
         )
 
-    patch.setattr(privacy, "draw_release", draw_release)
+    swap_draw(patch, change)
 
 
 def float_noise_on_the_lattice(patch):
@@ -412,14 +420,11 @@ def forked_source(patch):
 
 
 def shared_noise(patch):
-    def sampler(sigma, size, **source):
-        return discrete_gaussian(sigma, 1, **source) * size
+    def sampler(sigma, size, **source):  # the audit draws many of 17 at once
+        each = size if size % 17 else 17
+        return np.repeat(discrete_gaussian(sigma, size // each, **source), each)
 
-    def sampler_by_release(sigma, size, **source):  # the audit draws many at once
-        return np.repeat(discrete_gaussian(sigma, size // 17, **source), 17).tolist()
-
-    patch.setattr(privacy, "discrete_gaussian", sampler)
-    patch.setattr(audit, "discrete_gaussian", sampler_by_release)
+    swap_noise(patch, lambda *sizes, **source: sampler(*sizes, **source).tolist())
 
 
 def noise_truncated(patch):

@@ -1,12 +1,14 @@
 """A release keeps its promise, says so, and carries nothing exact."""
 
 import json
+import os
 import pickle
 from dataclasses import fields, replace
 from fractions import Fraction
 from math import isqrt, sqrt
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -31,8 +33,6 @@ from sketchlearn.ledger import Ledger
 from sketchlearn.mechanisms import gaussian_epsilon, gaussian_sigma
 from sketchlearn.privacy import (
     PrivateSketch,
-    charge_for,
-    draw_release,
     merge_disjoint,
     plan_release,
     release,
@@ -46,12 +46,12 @@ from sketchlearn.testing import release_seeded
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
 PROMISE = {"epsilon": 1.0, "delta": 1e-6}
+ROWS = np.random.default_rng(0).uniform(-0.4, 0.4, (4321, 4))
 
 
 @pytest.fixture(scope="module")
 def exact():
-    rows = np.random.default_rng(0).uniform(-0.4, 0.4, (4321, 4))
-    return sketch_rows(rows, PHI)
+    return sketch_rows(ROWS, PHI)
 
 
 @pytest.fixture
@@ -59,10 +59,25 @@ def book():
     return Ledger.ephemeral(epsilon=50.0, delta=1e-3, pure_epsilon=5.0)
 
 
+@pytest.fixture
+def swaps():
+    """A ledger of replaced rows, whose number is public."""
+    return Ledger.ephemeral(
+        epsilon=50.0, delta=1e-3, pure_epsilon=5.0, neighbours="replace"
+    )
+
+
+def plan_of(sketch, **promise):
+    """What a release would state."""
+    return plan_release(sketch, **promise).statement
+
+
 def empty_sketch(size, norm_bound=1.0, count=1000):
     """A sketch of a clipped map with this many features, without the rows."""
     phi = clipped(MomentFeatures(size, order="mean"), norm_bound=norm_bound)
-    return Sketch(Int128Array.zeros(size), count, phi.spec, source_map=phi)
+    runs = frozenset({"0" * 32})
+    total = Int128Array.zeros(size)
+    return Sketch(total, count, phi.spec, lineage=runs, source_map=phi)
 
 
 def steps(value, statement):
@@ -165,7 +180,11 @@ def test_a_spent_budget_refuses_and_spends_nothing(exact, tmp_path):
     release(exact, **PROMISE, ledger=path)
     before = path.read_bytes()
 
-    with pytest.raises(BudgetExceeded, match="nothing was released. Needs mu2=0.0560"):
+    with pytest.raises(
+        BudgetExceeded,
+        match=r"nothing was released. epsilon=1 asked, about 0.92 is left of 1.4 "
+        r"\(delta=1e-6\) in .*people.ledger",
+    ):
         release(exact, **PROMISE, ledger=path)
     assert path.read_bytes() == before
     with pytest.raises(LedgerError, match="there is no ledger"):
@@ -211,7 +230,7 @@ def test_a_budget_is_checked_like_a_promise():
 )
 def test_the_joint_count_costs_what_was_computed(size, sensitivity, sigma, count_std):
     sketch = empty_sketch(size)
-    plan = plan_release(sketch, epsilon=1.0, delta=1e-5)
+    plan = plan_of(sketch, epsilon=1.0, delta=1e-5)
     private = PrivateSketch(sketch.total, sketch.features, plan)
 
     assert plan.sensitivity == pytest.approx(sensitivity, rel=1e-9)
@@ -225,7 +244,7 @@ def test_the_joint_count_costs_what_was_computed(size, sensitivity, sigma, count
 @pytest.mark.filterwarnings("ignore::sketchlearn.errors.PrivacyWarning")
 def test_noise_is_never_below_the_analytic_gaussian(bound, promise):
     sketch = empty_sketch(30, bound)
-    plan = plan_release(sketch, epsilon=promise[0], delta=promise[1])
+    plan = plan_of(sketch, epsilon=promise[0], delta=promise[1])
     noise = Fraction(plan.sigma_int) / Fraction(2) ** plan.frac_bits
     needed = gaussian_sigma(plan.sensitivity, *promise)
 
@@ -237,7 +256,7 @@ def test_noise_is_never_below_the_analytic_gaussian(bound, promise):
 @pytest.mark.parametrize("mode", ["joint", "laplace", "public"])
 def test_replacing_a_row_costs_twice_the_bound(mode):
     sketch = empty_sketch(4)
-    plan = plan_release(sketch, **PROMISE, neighbours="replace", count=mode)
+    plan = plan_of(sketch, **PROMISE, neighbours="replace", count=mode)
     weight = plan.count_weight / 2**plan.frac_bits
 
     assert plan.sensitivity == pytest.approx(sqrt(4 + weight**2), rel=1e-9)
@@ -248,8 +267,8 @@ def test_replacing_a_row_costs_twice_the_bound(mode):
 @pytest.mark.parametrize("rows", [2, 10, 2**20])
 def test_noise_grows_with_the_rows_of_one_person(neighbours, rows):
     sketch = empty_sketch(4)
-    one = plan_release(sketch, **PROMISE, neighbours=neighbours)
-    many = plan_release(sketch, **PROMISE, neighbours=neighbours, rows_per_unit=rows)
+    one = plan_of(sketch, **PROMISE, neighbours=neighbours)
+    many = plan_of(sketch, **PROMISE, neighbours=neighbours, rows_per_unit=rows)
 
     assert many.sigma_int / one.sigma_int == pytest.approx(rows, rel=1e-12)
     assert (one.unit, many.unit, many.rows_per_unit) == ("record", "group", rows)
@@ -260,9 +279,9 @@ def test_noise_grows_with_the_rows_of_one_person(neighbours, rows):
 @pytest.mark.parametrize("rows", [np.int64(1), np.int64(2), np.int32(2), 2.0])
 def test_numpy_integers_and_whole_floats_count_rows_as_well(rows):
     sketch = empty_sketch(4)
-    plain = plan_release(sketch, **PROMISE, rows_per_unit=int(rows))
+    plain = plan_of(sketch, **PROMISE, rows_per_unit=int(rows))
 
-    assert plan_release(sketch, **PROMISE, rows_per_unit=rows) == plain
+    assert plan_of(sketch, **PROMISE, rows_per_unit=rows) == plain
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -274,7 +293,7 @@ def test_promises_in_low_precision_are_kept_as_well(number):
 def test_the_plan_does_not_depend_on_the_rows():
     rng = np.random.default_rng(0)
     plans = {
-        replace(plan_release(sketch_rows(rows, PHI), **PROMISE), lineage=None)
+        plan_of(sketch_rows(rows, PHI), **PROMISE)
         for rows in (np.zeros((1, 4)), np.ones((999, 4)), rng.normal(size=(3000, 4)))
     }
     assert len(plans) == 1
@@ -361,7 +380,8 @@ def test_the_statement_says_what_was_done(exact, book):
     assert statement.count_epsilon == 0.0
     assert statement.frac_bits == exact.features.frac_bits
     assert statement.feature_map == exact.features.fingerprint == spent.feature_map
-    assert statement.lineage == tuple(exact.lineage) == spent.lineage
+    assert statement.lineage == (spent.release_id,)
+    assert spent.lineage == tuple(exact.lineage)
     assert statement.seeded is False
     assert spent.mu2 == statement.mu2
     true = Fraction(statement.sensitivity) * 2**statement.frac_bits
@@ -369,7 +389,7 @@ def test_the_statement_says_what_was_done(exact, book):
 
 
 def test_a_statement_is_rebuilt_from_its_description_only(exact):
-    plan = plan_release(exact, **PROMISE)
+    plan = plan_of(exact, **PROMISE)
     values = json.loads(canonical_json(plan.describe()))
 
     assert PrivacyStatement.from_description(values) == plan
@@ -378,11 +398,88 @@ def test_a_statement_is_rebuilt_from_its_description_only(exact):
             PrivacyStatement.from_description(wrong)
 
 
-def test_more_runs_than_can_be_listed_are_none(exact, book):
-    plan = plan_release(replace(exact, lineage=None), **PROMISE)
+# Lineage: nothing of it leaves, and no row counts twice.
 
-    assert plan.lineage is None
-    assert charge_for(plan).lineage == ()
+
+def test_a_release_does_not_tell_how_many_runs_are_inside(book):
+    rows = np.random.default_rng(0).uniform(-1, 1, (100, 4))
+    devices = [sketch_rows(row[None], PHI) for row in rows]
+    for n in (99, 100):
+        private = release(sum(devices[:n]), **PROMISE, ledger=book)
+        (name,) = private.statement.lineage
+        runs = {run for device in devices for run in device.lineage}
+        assert name not in runs
+        assert not any(run.encode() in dumps(private) for run in runs)
+    assert len(book.charges[-1].lineage) == 100
+
+
+def test_two_releases_of_one_sketch_have_different_names(book, exact):
+    a, b = (release(exact, **PROMISE, ledger=book) for _ in range(2))
+    assert a.statement.lineage != b.statement.lineage
+    assert [charge.release_id for charge in book.charges] == [
+        *a.statement.lineage,
+        *b.statement.lineage,
+    ]
+
+
+def test_rows_that_count_twice_are_refused(book, exact):
+    copy = pickle.loads(pickle.dumps(exact))
+    other = by_label("a")["a"]
+    for act in (
+        lambda: exact + exact,
+        lambda: exact + copy,
+        lambda: (exact + other) + copy,
+        lambda: sum([exact, other, exact]),
+        lambda: (exact - sketch_rows(ROWS[:5], PHI)) + exact,
+    ):
+        with pytest.raises(PrivacyError, match=r"share the run .*with_new_lineage"):
+            act()
+    doubled = exact + exact.with_new_lineage()
+    assert doubled.count == 2 * exact.count
+    release(doubled, **PROMISE, ledger=book)
+
+
+def test_what_was_forgotten_may_be_added_again(exact):
+    other = by_label("a")["a"]
+    part = sketch_rows(ROWS[:5], PHI)
+    assert ((exact + other) - other).lineage == exact.lineage
+    assert dumps((exact + other) - other) == dumps(exact)
+    assert (exact + other) - other + other == exact + other
+    assert (exact - part) + part == exact
+
+
+@pytest.mark.parametrize("lineage", [None, frozenset()])
+def test_a_sketch_of_unknown_runs_is_released_on_the_holders_word_only(
+    book, exact, lineage
+):
+    unknown = replace(exact, lineage=lineage)
+    require_refused(book, unknown, PrivacyError, "added twice.*with_new_lineage")
+    release(unknown.with_new_lineage(), **PROMISE, ledger=book)
+
+
+def test_a_label_without_rows_looks_like_any_other(book):
+    private = release_by_label(by_label(), labels="abc", **PROMISE, ledger=book)
+    names = [part.statement.lineage for part in private.values()]
+    plain = {replace(part.statement, lineage=None) for part in private.values()}
+
+    assert len(set(names)) == 3
+    assert all(len(name) == 1 for name in names)
+    assert len(plain) == 1
+
+
+def test_labels_of_unknown_runs_are_refused(book, exact):
+    unknown = replace(exact, lineage=None)
+    with pytest.raises(PrivacyError, match="added twice"):
+        release_by_label(
+            dict.fromkeys("ab", unknown), labels="ab", **PROMISE, ledger=book
+        )
+    assert book.charges == ()
+
+
+def test_a_total_that_no_rows_can_have_is_not_released(book, exact):
+    total = Int128Array.from_ints([exact.features.norm_steps * 4322, 0, 0, 0])
+    forged = replace(exact, total=total)
+    require_refused(book, forged, PrivacyError, "cannot have this total")
 
 
 # The count.
@@ -415,8 +512,8 @@ def test_laplace_counts_have_the_promised_spread(exact):
     plan = plan_release(
         exact, **PROMISE, count="laplace", count_share=0.5, rows_per_unit=3
     )
-    counts = [draw_release(exact, plan, privacy.os.urandom).count for _ in range(2000)]
-    std = PrivateSketch(exact.total, exact.features, plan, 1).count_noise_std
+    counts = [drawn.count for drawn in plan.draw(os.urandom, 2000)]
+    std = PrivateSketch(exact.total, exact.features, plan.statement, 1).count_noise_std
 
     assert np.mean(counts) == pytest.approx(exact.count, abs=5 * std / sqrt(2000))
     assert np.std(counts) == pytest.approx(std, rel=5 * sqrt(5.5 / 4 / 2000))
@@ -427,9 +524,9 @@ def test_laplace_counts_need_a_part_of_the_ledger(exact):
     require_refused(plain, exact, BudgetExceeded, "pure epsilon", count="laplace")
 
 
-def test_a_public_count_is_exact_under_replacement(exact, book):
+def test_a_public_count_is_exact_under_replacement(exact, swaps):
     private = release(
-        exact, **PROMISE, ledger=book, neighbours="replace", count="public"
+        exact, **PROMISE, ledger=swaps, neighbours="replace", count="public"
     )
 
     assert private.count == exact.count
@@ -439,7 +536,7 @@ def test_a_public_count_is_exact_under_replacement(exact, book):
 
 @pytest.mark.parametrize("noisy", [-50, 0, 1])
 def test_a_count_is_at_least_one(exact, noisy):
-    plan = plan_release(exact, **PROMISE, count="laplace")
+    plan = plan_of(exact, **PROMISE, count="laplace")
     assert PrivateSketch(exact.total, exact.features, plan, noisy).count == 1.0
 
 
@@ -470,8 +567,8 @@ def test_a_large_delta_is_kept_with_a_warning(exact, book):
 
 def test_a_delta_near_one_over_the_rows_is_warned_of():
     with pytest.warns(PrivacyWarning, match="far below one over the number of rows"):
-        plan_release(empty_sketch(4, count=100_000), epsilon=1.0, delta=1e-5)
-    plan_release(empty_sketch(4, count=1000), epsilon=1.0, delta=1e-5)  # no warning
+        plan_of(empty_sketch(4, count=100_000), epsilon=1.0, delta=1e-5)
+    plan_of(empty_sketch(4, count=1000), epsilon=1.0, delta=1e-5)  # no warning
 
 
 # By label.
@@ -486,7 +583,7 @@ def test_all_labels_are_released_for_the_price_of_one(book):
     sketches = by_label()
     private = release_by_label(sketches, labels="abc", **PROMISE, ledger=book)
     (spent,) = book.charges
-    single = plan_release(sketches["a"], **PROMISE)
+    single = plan_of(sketches["a"], **PROMISE)
 
     assert list(private) == ["a", "b", "c"]
     assert spent.mu2 == single.mu2
@@ -541,15 +638,16 @@ def test_disjoint_releases_merge_to_the_weaker_promise(book):
     assert merged.count_noise_std**2 == pytest.approx(
         a.count_noise_std**2 + b.count_noise_std**2
     )
-    assert set(merged.statement.lineage) == {*left.lineage, *right.lineage}
+    names = {*a.statement.lineage, *b.statement.lineage}
+    assert set(merged.statement.lineage) == names
     assert merged.count == pytest.approx(a.count + b.count)
     assert merged.total.to_ints() == (a.total + b.total).to_ints()
     assert len(book.charges) == n_charges
     assert merge_disjoint(b, a).total.to_ints() == merged.total.to_ints()
 
 
-def test_public_counts_add_up(book):
-    a, b = two_releases(book, neighbours="replace", count="public")
+def test_public_counts_add_up(swaps):
+    a, b = two_releases(swaps, neighbours="replace", count="public")
     assert merge_disjoint(a, b).count == 6000
 
 
@@ -559,13 +657,47 @@ def test_the_noise_of_merged_laplace_counts_adds_up(book):
     assert merged.count_noise_std == pytest.approx(sqrt(2) * a.count_noise_std)
 
 
-def test_releases_that_share_people_are_not_merged(book, exact):
-    a, b = (release(exact, **PROMISE, ledger=book) for _ in range(2))
-    part = release(exact + by_label("a")["a"], **PROMISE, ledger=book)
-    unknown = release(replace(exact, lineage=None), **PROMISE, ledger=book)
-    for left, right in ((a, b), (a, a), (a, part), (a, unknown), (unknown, a)):
-        with pytest.raises(PrivacyError, match="share rows, or may.*release once"):
-            merge_disjoint(left, right)
+def test_a_release_is_not_merged_twice(book):
+    a, b = two_releases(book)
+    unknown = replace(b, statement=replace(b.statement, lineage=None))
+    for parts in ((a, a), (merge_disjoint(a, b), a), (a, unknown), (unknown, a)):
+        with pytest.raises(PrivacyError, match="share rows, or may.*one call"):
+            merge_disjoint(*parts)
+
+
+def test_any_number_of_releases_merge_and_are_saved(book):
+    a, b = two_releases(book)
+    parts = [
+        replace(a, statement=replace(a.statement, lineage=(f"{i:032x}",)))
+        for i in range(5000)
+    ]
+    for n in (1, 2, 257, 4096, 5000):
+        merged = loads(dumps(merge_disjoint(*parts[:n])))
+        inside = tuple(f"{i:032x}" for i in range(n)) if n <= 4096 else None
+        assert merged.statement.lineage == inside
+        assert merged.total.to_ints() == [n * value for value in a.total.to_ints()]
+        assert merged.noise_std == pytest.approx(sqrt(n) * a.noise_std)
+    with pytest.raises(PrivacyError, match="one call"):
+        merge_disjoint(merged, b)
+    assert merge_disjoint(a) is not None
+    for wrong in ((), (a, sketch_rows(ROWS, PHI))):
+        with pytest.raises(PrivacyError, match="takes released sketches"):
+            merge_disjoint(*wrong)
+
+
+def test_releases_remember_their_columns_and_other_columns_never_merge(book):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (2000, 4)), columns=list("abcd"))
+    other = pd.DataFrame(rng.uniform(-1, 1, (2000, 4)), columns=list("badc"))
+    a, b = (
+        release(sketch_rows(x, PHI), **PROMISE, ledger=book) for x in (frame, other)
+    )
+    nameless = release(sketch_rows(other.to_numpy(), PHI), **PROMISE, ledger=book)
+
+    assert loads(dumps(a)).columns == ("a", "b", "c", "d")
+    with pytest.raises(FeatureMapMismatch, match="'a' where right has 'b'"):
+        merge_disjoint(loads(dumps(a)), loads(dumps(b)))
+    assert merge_disjoint(nameless, a).columns == a.columns
 
 
 def test_releases_of_different_kinds_are_not_merged(book):
@@ -656,10 +788,9 @@ def test_a_pickle_gives_the_same_release(book, exact):
 
 
 def test_every_released_number_is_a_lattice_point(exact):
-    plan = plan_release(exact, **PROMISE)
     low = []
-    for _ in range(2000):
-        values = draw_release(exact, plan, privacy.os.urandom).total.to_ints()
+    for drawn in plan_release(exact, **PROMISE).draw(os.urandom, 2000):
+        values = drawn.total.to_ints()
         assert all(type(value) is int for value in values)
         low += [value & 1 for value in values]
 
@@ -670,17 +801,15 @@ def test_every_released_number_is_a_lattice_point(exact):
 
 def test_the_noise_has_the_promised_spread(exact):
     plan = plan_release(exact, **PROMISE)
-    true = [*exact.total.to_ints(), exact.count * plan.count_weight]
+    true = [*exact.total.to_ints(), exact.count * plan.statement.count_weight]
     noise = np.array(
         [
             [a - b for a, b in zip(drawn.total.to_ints(), true, strict=True)]
-            for drawn in (
-                draw_release(exact, plan, privacy.os.urandom) for _ in range(4000)
-            )
+            for drawn in plan.draw(os.urandom, 4000)
         ],
         float,
     )
-    scaled = noise / plan.sigma_int
+    scaled = noise / plan.statement.sigma_int
 
     assert abs((scaled**2).mean() - 1) < 5 * sqrt(2 / scaled.size)
     assert stats.kstest(scaled.ravel(), "norm").pvalue > 1e-6
@@ -711,12 +840,12 @@ def test_decoding_a_thousand_times_costs_nothing(exact, tmp_path):
 
 @pytest.mark.parametrize("mode", ["joint", "laplace", "public"])
 @pytest.mark.parametrize("seeded", [False, True])
-def test_a_file_gives_back_the_release(exact, book, tmp_path, mode, seeded):
+def test_a_file_gives_back_the_release(exact, swaps, tmp_path, mode, seeded):
     changes = {"neighbours": "replace", "count": mode}
     if seeded:
         private = release_seeded(exact, 5, **PROMISE, **changes)
     else:
-        private = release(exact, **PROMISE, ledger=book, **changes)
+        private = release(exact, **PROMISE, ledger=swaps, **changes)
     save(private, tmp_path / "private.sketch")
     again = load(tmp_path / "private.sketch")
 
@@ -836,24 +965,26 @@ def test_seeded_releases_are_repeatable_and_say_so(exact):
     assert a.total.to_ints() != other.total.to_ints()
     assert a.statement.seeded
     assert "SEEDED TEST DOUBLE" in repr(a)
-    assert "SEEDED" not in repr(replace(a, statement=plan_release(exact, **PROMISE)))
+    assert "SEEDED" not in repr(replace(a, statement=plan_of(exact, **PROMISE)))
 
 
 def test_the_sensitivity_is_rounded_up(exact):
-    plan = plan_release(exact, **PROMISE)
+    plan = plan_of(exact, **PROMISE)
     squared = exact.features.norm_steps**2 + plan.count_weight**2
 
     assert steps(plan.sensitivity, plan) == isqrt(squared) + 1
 
 
-@pytest.mark.parametrize("claim", [{"norm_bound": 0.25}, {"value_bound": 0.5}])
+@pytest.mark.parametrize(
+    "claim", [{"norm_bound": 0.25}, {"value_bound": 0.5}, {"frac_bits": 20}]
+)
 def test_a_header_that_contradicts_its_map_is_not_released(book, claim):
     phi = clipped(MomentFeatures(2, order="mean"), norm_bound=1.0)
     rows = np.array([[0.5, 0.5], [-0.5, -0.5]])
     honest = replace(sketch_rows(rows, phi), source_map=None)
     forged = replace(honest, features=replace(honest.features, **claim))
     with pytest.raises(
-        FeatureMapMismatch, match="contradicts it in its sizes or bounds"
+        FeatureMapMismatch, match="contradicts it in its description, sizes or"
     ):
         release(forged, **PROMISE, ledger=book)
     assert not book.charges

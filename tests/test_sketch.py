@@ -33,7 +33,7 @@ from sketchlearn.errors import (
     RowsError,
 )
 from sketchlearn.exact import Int128Array
-from sketchlearn.sketch import MAX_LINEAGE
+from sketchlearn.lineage import MAX_LINEAGE
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(2000, 4)).astype(np.float32)
@@ -124,7 +124,8 @@ def test_totals_are_the_exact_sum_of_the_features():
 
 
 def test_merging_ten_thousand_sketches_is_order_free():
-    pieces = [sketch_rows(ROWS[i : i + 4], PHI) for i in range(0, 2000, 4)] * 20
+    once = [sketch_rows(ROWS[i : i + 4], PHI) for i in range(0, 2000, 4)]
+    pieces = [piece.with_new_lineage() for piece in once * 20]
     forward = sum(pieces[1:], start=pieces[0])
     backward = sum(pieces[-2::-1], start=pieces[-1])
     assert forward == backward
@@ -289,12 +290,14 @@ def test_no_rows_is_an_error():
 
 
 def test_lineage_is_united_until_there_is_too_much_of_it():
-    pieces = [sketch_rows(ROWS[i : i + 1], PHI) for i in range(MAX_LINEAGE + 1)]
+    one = sketch_rows(ROWS[:1], PHI)
+    pieces = [one.with_new_lineage() for _ in range(MAX_LINEAGE + 1)]
     two = pieces[0] + pieces[1]
     assert two.lineage == pieces[0].lineage | pieces[1].lineage
     many = sum(pieces[1:], start=pieces[0])
     assert many.lineage is None
     assert (many + two).lineage is None
+    assert (many - two).lineage is None
 
 
 def test_forged_totals_are_impossible():

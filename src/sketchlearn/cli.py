@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 import sketchlearn as sl
 from sketchlearn.errors import SketchlearnError
@@ -103,8 +104,10 @@ def sketch(
     names = [name.strip() for name in columns.split(",")] if columns else None
     feature_map = None
     if like is not None:
-        given = [target, bounds, target_bounds, model != "pca"]
-        if any(given) or size != 2000 or seed != 0:
+        context = click.get_current_context()
+        planned = ("model", "target", "size", "bounds", "target_bounds", "seed")
+        sources = [context.get_parameter_source(name) for name in planned]
+        if any(source is ParameterSource.COMMANDLINE for source in sources):
             raise click.UsageError(
                 "--like takes the plan and the columns of another file; leave out "
                 "--for, --target, --size, --bounds, --target-bounds and --seed."
@@ -114,30 +117,47 @@ def sketch(
         feature_map = getattr(example, "feature_map", example)
     elif (model == "ridge") != bool(target):
         raise click.UsageError("--for ridge and --target COLUMN go together.")
-    elif target:
-        found = names or sl.open_rows(source).names or ()
-        names = [name for name in found if name not in target] + list(target)
     invalid: Any = "drop" if drop_invalid else "raise"
     batches = sl.open_rows(source, columns=names, on_invalid=invalid)
+    if target:
+        features = [name for name in batches.names or () if name not in target]
+        batches = batches.select([*features, *target])
     if feature_map is None:
         declared = (bounds or None, target_bounds or None)
         feature_map = _plan(batches, model, size, seed, declared, len(target))
     made = sl.sketch_rows(batches, feature_map)
-    sl.save(made, output)
-    _show(_summary(made, output), as_json)
+    _write(made, output, as_json)
 
 
 @main.command()
 @click.argument("sketches", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--distinct-rows",
+    is_flag=True,
+    help="State that sketches of the same run are of different rows.",
+)
 @_OUT
 @_FORCE
 @_JSON
-def merge(sketches: tuple[str, ...], output: str, force: bool, as_json: bool) -> None:
-    """Add SKETCHES of the same feature map."""
+def merge(
+    sketches: tuple[str, ...],
+    distinct_rows: bool,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Add SKETCHES of the same feature map; releases must be of different people."""
     _require_free(output, force)
-    whole = sum(_load_sketch(path) for path in sketches)
-    sl.save(whole, output)
-    _show(_summary(whole, output), as_json)
+    loaded = [_load_sketch(path) for path in sketches]
+    private = [one for one in loaded if isinstance(one, sl.PrivateSketch)]
+    if private and len(private) < len(loaded):
+        _fail("some of these are released and some exact; merge each kind apart.")
+    if distinct_rows and private:
+        _fail("--distinct-rows speaks of exact sketches; these are released.")
+    if distinct_rows:
+        loaded = [one.with_new_lineage() for one in loaded]
+    whole = sl.merge_disjoint(*private) if private else sum(loaded)
+    _write(whole, output, as_json)
 
 
 @main.command()
@@ -154,8 +174,7 @@ def subtract(
     rest = _load_sketch(whole)
     for path in parts:
         rest = rest - _load_sketch(path)
-    sl.save(rest, output)
-    _show(_summary(rest, output), as_json)
+    _write(rest, output, as_json)
 
 
 @main.command()
@@ -165,7 +184,7 @@ def inspect(path: str, as_json: bool) -> None:
     """Say what a sketch or map file holds."""
     found = sl.load(path)
     if hasattr(found, "count"):
-        _show(_summary(found, path), as_json)
+        _show(_summary(found, path, Path(path).stat().st_size), as_json)
         return
     fields = {
         "file": path,
@@ -188,14 +207,14 @@ def inspect(path: str, as_json: bool) -> None:
 )
 @click.option("--standardize", is_flag=True, help="PCA of the correlations.")
 @click.option("--alpha", default=1.0, show_default=True, type=click.FloatRange(0))
-@click.option("--target", type=int, multiple=True, help="Target column, by number.")
+@click.option("--target", multiple=True, help="Target column, by name or number.")
 def fit(
     model: str,
     path: str,
     components: int | None,
     standardize: bool,
     alpha: float,
-    target: tuple[int, ...],
+    target: tuple[str, ...],
 ) -> None:
     """Decode a MODEL from a SKETCH and print its parameters as JSON."""
     loaded = _load_sketch(path)
@@ -210,7 +229,7 @@ def fit(
         fitted = sl.CompressiveGaussianMixture(components or 1).fit_sketch(loaded)
         names = ["weights_", "means_", "covariances_"]
     else:
-        chosen = list(target) or None
+        chosen = [_column(loaded, name) for name in target] or None
         fitted = sl.CompressiveRidge(alpha).fit_sketch(loaded, targets=chosen)
         names = ["coef_", "intercept_"]
     values = {name.rstrip("_"): _plain(getattr(fitted, name)) for name in names}
@@ -264,8 +283,7 @@ def release(
         count=count,
         rows_per_unit=rows_per_unit,
     )
-    sl.save(made, output)
-    _show(_summary(made, output), as_json)
+    _write(made, output, as_json)
 
 
 @main.command()
@@ -354,9 +372,9 @@ def _plan(
     declared: tuple[tuple[float, float] | None, tuple[float, float] | None],
     n_targets: int,
 ) -> sl.AbstractFeatureMap:
-    """The map of an estimator, from declared bounds or else from the first rows."""
+    """The map of an estimator, from declared bounds or else from the rows."""
     bounds, target_bounds = declared
-    rows = None if bounds else batches.peek(_lazy("estimators.base").PLANNING_ROWS)
+    rows = None if bounds else _lazy("estimators.inputs").column_extremes(batches)
     n_features = batches.n_features - n_targets
     if not n_targets:
         kinds: dict[str, Any] = {
@@ -376,6 +394,17 @@ def _plan(
     return ridge.plan(n_features, n_targets=n_targets, rows=rows)
 
 
+def _column(sketch: Any, name: str) -> int:
+    """The number of a column of a sketch, given its name or its number."""
+    names = sketch.columns or ()
+    if name in names:
+        return int(names.index(name))
+    if name.isdecimal() and int(name) < sketch.features.n_features:
+        return int(name)
+    known = ", ".join(names) or f"numbers from 0 to {sketch.features.n_features - 1}"
+    return _fail(f"the sketch has no column {name!r}; it has: {known[:500]}.")
+
+
 def _load_sketch(path: str) -> Any:
     found = sl.load(path)
     if not hasattr(found, "count"):
@@ -388,11 +417,22 @@ def _lazy(module: str) -> Any:
     return importlib.import_module(f"sketchlearn.{module}")
 
 
-def _summary(made: Any, path: str) -> dict[str, Any]:
+def _write(made: Any, output: str, as_json: bool) -> None:
+    """Save a sketch and say what it holds; ``-`` is standard output."""
+    if output == "-":
+        data = sl.dumps(made)
+        click.echo(data, nl=False)
+        _show(_summary(made, output, len(data)), as_json, err=True)
+        return
+    sl.save(made, output)
+    _show(_summary(made, output, Path(output).stat().st_size), as_json)
+
+
+def _summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
     if isinstance(made, sl.PrivateSketch):
         return {
             "file": path,
-            "bytes": Path(path).stat().st_size,
+            "bytes": n_bytes,
             "rows (noisy)": round(made.count),
             "numbers": made.size,
             "features": made.features.kind,
@@ -402,7 +442,7 @@ def _summary(made: Any, path: str) -> dict[str, Any]:
         }
     return {
         "file": path,
-        "bytes": Path(path).stat().st_size,
+        "bytes": n_bytes,
         "rows": made.count,
         "numbers": made.size,
         "features": made.features.kind,
@@ -414,13 +454,13 @@ def _summary(made: Any, path: str) -> dict[str, Any]:
     }
 
 
-def _show(fields: dict[str, Any], as_json: bool) -> None:
+def _show(fields: dict[str, Any], as_json: bool, *, err: bool = False) -> None:
     if as_json:
-        click.echo(json.dumps(fields))
+        click.echo(json.dumps(fields), err=err)
         return
     width = max(len(name) for name in fields)
     for name, value in fields.items():
-        click.echo(f"{name:<{width}}  {value}")
+        click.echo(f"{name:<{width}}  {value}", err=err)
 
 
 def _plain(value: Any) -> Any:
@@ -428,6 +468,8 @@ def _plain(value: Any) -> Any:
 
 
 def _require_free(output: str, force: bool) -> None:
+    if output == "-":
+        return
     if Path(output).exists() and not force:
         _fail(f"{output} exists already; pass --force to replace it.")
     if not Path(output).resolve().parent.is_dir():

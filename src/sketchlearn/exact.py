@@ -151,7 +151,7 @@ class Int128Array:
         """From Python integers."""
         items = list(values)
         if any(not -(1 << 127) <= value < (1 << 127) for value in items):
-            raise RowRangeError("a value does not fit in 128 bits")
+            raise RowRangeError("a value does not fit in 128 bits.")
         hi = np.array([value >> 64 for value in items], np.int64)
         lo = np.array([value & _MASK for value in items], np.uint64)
         return Int128Array(hi, lo)
@@ -239,4 +239,6 @@ class Int128Array:
 
 def _refuse_overflow(mask: NDArray[np.bool_]) -> None:
     if mask.any():
-        raise RowRangeError("an exact total left the 128-bit range")
+        raise RowRangeError(
+            "an exact total left the range of 128 bits: no rows can have summed to it."
+        )

@@ -9,12 +9,18 @@ A Gaussian release of a sum with sensitivity Δ and noise σ is characterised by
     - e^{\epsilon}\,\Phi\!\left(-\tfrac{\mu}{2} - \tfrac{\epsilon}{\mu}\right)
     \le \delta .
 
-:func:`gaussian_sigma` is rounded towards more noise. Nothing here draws randomness.
+Releases that also have a part without δ are added up in zero-concentrated privacy
+(zCDP), whose rate ρ is :math:`\mu^2/2` for a Gaussian.
+
+What is computed is a bound: noise is never too small, a reported ε never too low. That
+was checked in high precision over the ranges named below; what is outside of them is
+refused. Nothing here draws randomness.
 """
 
 from __future__ import annotations
 
-from math import exp, isfinite, isnan, log, sqrt
+from collections.abc import Callable
+from math import exp, inf, isfinite, isnan, log, log1p, pi, sqrt
 from numbers import Real
 from typing import Any
 
@@ -23,14 +29,25 @@ from scipy.special import erfc, erfcx
 from sketchlearn.errors import PrivacyError
 
 __all__ = [
+    "MU_LIMIT",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_sigma",
     "require_budget",
+    "zcdp_epsilon",
+    "zcdp_rho",
 ]
 
+MU_LIMIT = 100.0
+"""Largest μ whose ε was verified."""
+
 _ROUND_UP = 1 + 2.0**-30
+_SMALL_MU = 4e-5
+_EPSILONS, _DELTAS = (1e-6, 100.0), (1e-30, 0.1)
+# A release takes a little off its promise and some of ε for its count.
+_PARTS = (1e-9, 100.0), (1e-31, 0.1)
+_BOUNDS = (1e-250, 1e250)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -63,24 +80,33 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     a, b = mu / 2, epsilon / mu
     low, high = (b - a) / sqrt(2), (b + a) / sqrt(2)
     scale = exp(-((b - a) ** 2) / 2)
-    if b >= a:
+    if mu < _SMALL_MU:  # the difference below would cancel
+        return float(scale * (_slope(low) + _slope(high)) * mu / sqrt(32))
+    if b >= a or a < 1:
         return float(0.5 * scale * (erfcx(low) - erfcx(high)))
     return float(0.5 * erfc(low) - 0.5 * scale * erfcx(high))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest μ = Δ/σ that keeps (ε, δ), to about nine digits.
+    """Largest μ = Δ/σ that keeps (ε, δ), to nine digits and never too large.
+
+    Verified, and accepted, for ε in [1e-9, 100] and δ in [1e-31, 0.1]: a little more
+    than a promise may be, since a release sets some of it aside.
 
     Examples
     --------
     >>> round(1 / gaussian_mu(1.0, 1e-5), 6)
     3.730632
     """
+    for name, value, limits in zip(
+        ("epsilon", "delta"), (epsilon, delta), _PARTS, strict=True
+    ):
+        _require_in(name, value, limits)
     epsilon, delta = float(epsilon), float(delta)
-    low, high = log(1e-18), log(1e4)
-    for _ in range(200):
+    low, high = log(1e-12), log(MU_LIMIT)
+    for _ in range(64):
         middle = (low + high) / 2
-        if gaussian_delta(exp(middle), epsilon) <= delta:
+        if _delta_above(exp(middle), epsilon) <= delta:
             low = middle
         else:
             high = middle
@@ -96,7 +122,7 @@ def gaussian_sigma(norm_bound: float, epsilon: float, delta: float) -> float:
     Parameters
     ----------
     norm_bound : float
-        Largest L2 norm of one row's feature vector.
+        Largest L2 norm of one row's feature vector, in [1e-250, 1e250].
     epsilon, delta : float
         The promise, with ε in [1e-6, 100] and δ in [1e-30, 0.1].
 
@@ -115,45 +141,129 @@ def gaussian_sigma(norm_bound: float, epsilon: float, delta: float) -> float:
     3.731
     """
     require_budget(epsilon, delta)
-    number = isinstance(norm_bound, Real) and not isinstance(norm_bound, bool)
-    if not number or not 0 < norm_bound < float("inf"):
-        raise PrivacyError(f"norm_bound must be a positive number; got {norm_bound!r}.")
+    _require_in("norm_bound", norm_bound, _BOUNDS)
     return float(norm_bound) / gaussian_mu(epsilon, delta) * _ROUND_UP
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest ε that a release (or several: μ² adds up) keeps at δ, rounded up.
 
+    Verified, and accepted, for μ in [0, 100] and δ in [1e-30, 0.1].
+
     Examples
     --------
     >>> round(gaussian_epsilon(1.0, 1e-5), 6)
     4.377178
     """
+    _require_in("mu", mu, (0.0, MU_LIMIT))
+    _require_in("delta", delta, _DELTAS)
     mu, delta = float(mu), float(delta)
-    if not 0 < delta < 1:
-        raise PrivacyError(f"delta must be in (0, 1); got {delta!r}.")
-    if gaussian_delta(mu, 0.0) <= delta:
+    if _delta_above(mu, 0.0) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
-    while gaussian_delta(mu, high) > delta:
+    low, high = 0.0, mu
+    while _delta_above(mu, high) > delta:
         low, high = high, 2 * high
-    for _ in range(200):
+    for _ in range(64):
         middle = (low + high) / 2
-        if gaussian_delta(mu, middle) <= delta:
+        if _delta_above(mu, middle) <= delta:
             high = middle
         else:
             low = middle
     return high
 
 
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    r"""An ε that everything of zCDP rate ρ keeps at δ, rounded up.
+
+    .. math::
+        \epsilon = \min_{\alpha > 1} \; \alpha\rho + \frac{\log(1/\delta)
+        - \log(\alpha - 1) + \alpha \log(1 - 1/\alpha)}{\alpha - 1} .
+
+    Every Rényi order α gives a valid bound, so the search need not be exact.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke, NeurIPS 2020, Proposition 12; Bun and Steinke 2016.
+
+    Examples
+    --------
+    >>> round(zcdp_epsilon(0.5, 1e-5), 4)
+    4.7284
+    """
+    _require_in("rho", rho, (0.0, MU_LIMIT**2))
+    _require_in("delta", delta, _DELTAS)
+    rho, delta = float(rho), float(delta)
+    if rho == 0:
+        return 0.0
+
+    def bound(order: float) -> float:
+        rest, error = _renyi_rest(order, delta)
+        return order * rho * (1 + 1e-13) + rest + error
+
+    return max(_smallest(bound), 0.0)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Largest zCDP rate ρ that is sure to keep (ε, δ), rounded down.
+
+    Examples
+    --------
+    >>> round(zcdp_epsilon(zcdp_rho(1.0, 1e-5), 1e-5), 9)
+    1.0
+    """
+    require_budget(epsilon, delta)
+    epsilon, delta = float(epsilon), float(delta)
+
+    def bound(order: float) -> float:
+        rest, error = _renyi_rest(order, delta)
+        return (rest + error - epsilon) / order
+
+    return max(-_smallest(bound) * (1 - 1e-13), 0.0)
+
+
 def require_budget(epsilon: Any, delta: Any) -> None:
     """Refuse an ε or δ that is no number or out of the range that was verified."""
-    for name, value, low, high in (
-        ("epsilon", epsilon, 1e-6, 100.0),
-        ("delta", delta, 1e-30, 0.1),
-    ):
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not isfinite(value) or not low <= value <= high:
-            raise PrivacyError(
-                f"{name} must be a real number in [{low:g}, {high:g}]; got {value!r}."
-            )
+    _require_in("epsilon", epsilon, _EPSILONS)
+    _require_in("delta", delta, _DELTAS)
+
+
+def _require_in(name: str, value: Any, limits: tuple[float, float]) -> None:
+    low, high = limits
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not isfinite(value) or not low <= value <= high:
+        raise PrivacyError(
+            f"{name} must be a real number in [{low:g}, {high:g}]; got {value!r}."
+        )
+
+
+def _slope(x: float) -> float:
+    """-erfcx'(x). It is convex, so that trapezoids of it are never too small."""
+    return float(2 / sqrt(pi) - 2 * x * erfcx(x))
+
+
+def _delta_above(mu: float, epsilon: float) -> float:
+    """gaussian_delta with what rounding may have taken from it, and more, put back."""
+    # Measured in 150 digits: below the truth by at most 3e-14 + 2.5e-15 / mu.
+    error = 2.0**-42 + (0 if mu < _SMALL_MU else 2.0**-46 / mu)
+    return gaussian_delta(mu, epsilon) * (1 + error)
+
+
+def _renyi_rest(order: float, delta: float) -> tuple[float, float]:
+    """What a Rényi order adds to its rate to become an ε, and its rounding error."""
+    a, b, c = log(1 / delta), log(order - 1), order * log1p(-1 / order)
+    return (a - b + c) / (order - 1), 1e-13 * (a + abs(b) - c) / (order - 1)
+
+
+def _smallest(bound: Callable[[float], float]) -> float:
+    """Least value over all orders: it falls, then rises (golden sections)."""
+    ratio = (sqrt(5) - 1) / 2
+    low, high, best = -12.0, 400.0, inf
+    for _ in range(90):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        at_left, at_right = (bound(1 + exp(t)) for t in (left, right))
+        best = min(best, at_left, at_right)
+        if at_left <= at_right:
+            high = right
+        else:
+            low = left
+    return best

@@ -1,19 +1,20 @@
 r"""Pooling: how the feature vectors of many rows become one vector.
 
-Sum and mean are one thing (a total and a count). Maximum and minimum merge but
-cannot forget. The p-norm and log-sum-exp of the paper (table pooling) are sums of
-transformed features,
+Sum and mean are the same total, read with or without the count. Maximum and minimum
+merge but cannot forget. The p-norm and log-sum-exp of the paper (table pooling) are
+sums of transformed features,
 
 .. math::
     \lVert f\rVert_p = B\Big(\sum_i (|f_i| / B)^p\Big)^{1/p}, \qquad
     \log\sum_i e^{f_i} = B + \log\sum_i e^{f_i - B},
 
-with :math:`B` the map's ``value_bound``. Both transforms lie in [0, 1], so they
-never overflow and are kept on a lattice of 88 fractional bits. That is where
-precision is lost: a term below :math:`2^{-88}` (a feature more than 61 below the
-bound for log-sum-exp) rounds to nothing, and after removing most of the mass the
-small remainder has only the absolute precision :math:`2^{-88}` per row. A result with
-fewer than six digits left is refused.
+with :math:`B` the map's ``value_bound``; "soft-min" is :math:`-\log\sum_i e^{-f_i}`.
+The transforms lie in [0, 1], so they never overflow and are kept on a lattice of 88
+fractional bits. That is where precision is lost: after removing most of the mass the
+small remainder has only the absolute precision :math:`2^{-88}` per row, and a sum whose
+terms are below :math:`2^{-67}` on the whole has fewer than six digits and is refused,
+never read as zero. For :math:`p = 10`, the largest of the paper, features may be a
+hundred times smaller than the bound; for log-sum-exp, 46 below it.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ from sketchlearn.exact import (
     Int128Array,
     frac_bits_for,
     lattice_round,
-    lattice_sum,
 )
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, row_blocks
 
 __all__ = ["AbstractPooling", "get_pooling"]
+
+_LEAST = 2.0 ** (21 - 2 * FEATURE_BITS)
+"""Least mean of transformed features that has six digits."""
+
+_TRACE = 2.0**-200
+"""Stands for powers and exponentials that underflow."""
 
 
 class AbstractPooling(ABC):
@@ -53,6 +59,11 @@ class AbstractPooling(ABC):
     @abstractmethod
     def removable(self) -> bool:
         """Whether rows can be taken out again."""
+
+    @property
+    @abstractmethod
+    def is_linear(self) -> bool:
+        """Whether totals are sums of the features themselves."""
 
     @abstractmethod
     def frac_bits(self, features: FeatureSpec) -> int:
@@ -84,8 +95,9 @@ def get_pooling(name: str) -> AbstractPooling:
     Parameters
     ----------
     name : str
-        ``"mean"``, ``"max"``, ``"min"``, ``"p-norm:P"`` with a real P >= 1, or
-        ``"log-sum-exp"``. ``"sum"`` is the mean's other name.
+        ``"mean"``, ``"sum"``, ``"max"``, ``"min"``, ``"p-norm:P"`` with a real
+        P >= 1, ``"log-sum-exp"``, or ``"soft-min"``, which is minus the log-sum-exp of
+        the negative features.
 
     Examples
     --------
@@ -94,11 +106,13 @@ def get_pooling(name: str) -> AbstractPooling:
     """
     match name:
         case "mean" | "sum":
-            return _Mean()
+            return _Linear(name)
         case "max" | "min":
             return _Extreme(name)
         case "log-sum-exp":
-            return _LogSumExp()
+            return _LogSumExp("log-sum-exp", 1.0)
+        case "soft-min":
+            return _LogSumExp("soft-min", -1.0)
     if isinstance(name, str) and name.startswith("p-norm:"):
         try:
             power = float(name.removeprefix("p-norm:"))
@@ -107,16 +121,22 @@ def get_pooling(name: str) -> AbstractPooling:
         if 1.0 <= power < float("inf"):
             return _PNorm(power)
     raise PoolingError(
-        f"unknown pooling {name!r}: use 'mean', 'max', 'min', 'log-sum-exp' or "
-        "'p-norm:P' with P >= 1."
+        f"unknown pooling {name!r}: use 'mean', 'sum', 'max', 'min', 'log-sum-exp', "
+        "'soft-min' or 'p-norm:P' with P >= 1."
     )
 
 
 @final
 @dataclass(frozen=True)
-class _Mean(AbstractPooling):
-    name = "mean"
+class _Linear(AbstractPooling):
+    which: Literal["mean", "sum"]
     removable = True
+    is_linear = True
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.which
 
     @override
     def frac_bits(self, features: FeatureSpec) -> int:
@@ -139,7 +159,8 @@ class _Mean(AbstractPooling):
     def read(
         self, total: Int128Array, count: int, features: FeatureSpec
     ) -> NDArray[np.float64]:
-        return _scaled_quotient(total, count, features.frac_bits)
+        divisor = count if self.which == "mean" else 1
+        return _scaled_quotient(total, divisor, features.frac_bits)
 
 
 @final
@@ -147,6 +168,7 @@ class _Mean(AbstractPooling):
 class _Extreme(AbstractPooling):
     which: Literal["max", "min"]
     removable = False
+    is_linear = False
 
     @property
     @override
@@ -188,14 +210,13 @@ class _AbstractTransformed(AbstractPooling):
     """A sum of features mapped into [0, 1], on a lattice twice as fine."""
 
     removable = True
-    exact = 0.0
-    """A sum that is right although it is small: zero, for p-norms."""
+    is_linear = False
 
     @abstractmethod
     def transform(
         self, features: NDArray[np.float64], bound: float
     ) -> NDArray[np.float64]:
-        """Features of magnitude up to ``bound`` → [0, 1]."""
+        """Features of magnitude up to ``bound`` → [0, 1]; 0 is for terms that are."""
 
     @abstractmethod
     def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
@@ -220,8 +241,11 @@ class _AbstractTransformed(AbstractPooling):
             values = self.transform(features, feature_map.value_bound)
             upper = lattice_round(values, FEATURE_BITS)
             rest = values * 2.0**FEATURE_BITS - upper
+            lower = lattice_round(rest, FEATURE_BITS)
+            # What is too small for the lattice leaves a trace: only zeros sum to zero.
+            lower += (values > 0) & (upper == 0) & (lower == 0)
             coarse += upper.sum(axis=0)
-            fine += lattice_sum(rest, FEATURE_BITS)
+            fine += lower.sum(axis=0)
         total = Int128Array.from_int64(coarse).shifted(FEATURE_BITS)
         return total + Int128Array.from_int64(fine)
 
@@ -236,15 +260,20 @@ class _AbstractTransformed(AbstractPooling):
         self, total: Int128Array, count: int, features: FeatureSpec
     ) -> NDArray[np.float64]:
         sums = _scaled_quotient(total, 1, 2 * FEATURE_BITS)
-        small = sums < count * 2.0 ** (21 - 2 * FEATURE_BITS)
-        if (small & (sums > self.exact)).any():
+        small = (sums < count * _LEAST) & (sums > 0)
+        if small.any():
             raise PoolingError(
-                f"the features are so far below the map's value_bound "
-                f"({features.value_bound:g}) that {self.name} has fewer than six "
-                "digits left. Build the map with a value_bound close to its largest "
-                "feature."
+                f"feature {int(small.argmax())} lies so far inside the map's "
+                f"value_bound ({features.value_bound:g}) that {self.name} has fewer "
+                f"than six digits left: {self.limit(features.value_bound)}. Build the "
+                "map with a value_bound close to its largest feature (scaled rows, a "
+                "smaller reach)."
             )
         return self.invert(sums, features.value_bound)
+
+    @abstractmethod
+    def limit(self, bound: float) -> str:
+        """What features must be like for six digits, in words."""
 
 
 @final
@@ -261,29 +290,53 @@ class _PNorm(_AbstractTransformed):
     def transform(
         self, features: NDArray[np.float64], bound: float
     ) -> NDArray[np.float64]:
-        return _power(np.abs(features) / bound, self.power)
+        powers = _power(np.abs(features) / bound, self.power)
+        return np.where(features != 0, np.maximum(powers, _TRACE), 0.0)
 
     @override
     def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
         result: NDArray[np.float64] = bound * total ** (1 / self.power)
         return result
 
+    @override
+    def limit(self, bound: float) -> str:
+        least = bound * _LEAST ** (1 / self.power)
+        return f"it needs features that are on the whole above {least:.3g}"
+
 
 @final
 @dataclass(frozen=True)
 class _LogSumExp(_AbstractTransformed):
-    name = "log-sum-exp"
-    exact = -1.0
+    """Of the features, or minus that of their negatives."""
+
+    which: Literal["log-sum-exp", "soft-min"]
+    sign: float
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.which
 
     @override
     def transform(
         self, features: NDArray[np.float64], bound: float
     ) -> NDArray[np.float64]:
-        return exp(features - bound)
+        return np.maximum(exp(self.sign * features - bound), _TRACE)
 
     @override
     def invert(self, total: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
-        return bound + np.log(total)
+        if not total.all():
+            raise PoolingError(
+                f"features lie so far inside the map's value_bound ({bound:g}) that "
+                f"nothing is left of their {self.name}. Sketch the rows again."
+            )
+        return self.sign * (bound + np.log(total))
+
+    @override
+    def limit(self, bound: float) -> str:
+        reach = self.sign * (bound + np.log(_LEAST))
+        side = "above" if self.sign > 0 else "below"
+        return f"it needs features that are on the whole {side} {reach:.3g}"
 
 
 def _evaluated(

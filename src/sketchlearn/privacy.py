@@ -14,24 +14,19 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import ceil, exp, isqrt, log2, sqrt
+from numbers import Real
 from typing import Any, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sketchlearn.errors import (
-    PrivacyError,
-    PrivacyWarning,
-    TooNoisy,
-)
+from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
 from sketchlearn.ledger import Charge, Ledger
+from sketchlearn.lineage import runs_of
 from sketchlearn.mechanisms import gaussian_mu, require_budget
 from sketchlearn.noise import RandomBytes, discrete_gaussian, discrete_laplace
-from sketchlearn.sketch import Sketch
+from sketchlearn.released import PrivateSketch, merge_disjoint
+from sketchlearn.sketch import Sketch, require_same_columns
 from sketchlearn.statement import (
     CountMode,
     Neighbours,
@@ -41,9 +36,11 @@ from sketchlearn.statement import (
 from sketchlearn.version import __version__
 
 __all__ = [
+    "PlannedRelease",
     "PrivateSketch",
     "count_weight",
     "merge_disjoint",
+    "plan_release",
     "release",
     "release_by_label",
 ]
@@ -52,137 +49,6 @@ COUNT_WEIGHT = 0.5
 """r of the joint count: the best trade between the count and the other numbers."""
 
 _MARGIN = Fraction(1) + Fraction(1, 2**30)
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class PrivateSketch:
-    """A sketch with noise on it: shareable, and nothing in it is exact.
-
-    Made by :func:`release`. It cannot be changed: rows are forgotten in the exact
-    sketch, which is then released again.
-
-    Parameters
-    ----------
-    total : Int128Array
-        Noisy lattice total; in joint mode its last entry is the count's.
-    features : FeatureSpec
-        What the features are.
-    statement : PrivacyStatement
-        What was promised.
-    noisy_count : int or None
-        The count, where it is not part of ``total``.
-    """
-
-    total: Int128Array
-    features: FeatureSpec
-    statement: PrivacyStatement
-    noisy_count: int | None = None
-    source_map: AbstractFeatureMap | None = None
-
-    @property
-    def size(self) -> int:
-        """How many numbers the sketch holds, without the count."""
-        return self.features.sketch_size
-
-    @property
-    def pooling(self) -> str:
-        """Always ``"mean"``."""
-        return "mean"
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on each entry of the *total*."""
-        unit = Fraction(2) ** self.statement.frac_bits
-        return float(Fraction(self.statement.sigma_int) / unit)
-
-    @property
-    def count_noise_std(self) -> float:
-        """Standard deviation of the noise on the count."""
-        statement = self.statement
-        if statement.count_mode == "joint":
-            return statement.sigma_int / statement.count_weight
-        if statement.count_mode == "laplace":
-            return statement.count_std
-        return 0.0
-
-    @cached_property
-    def count(self) -> float:
-        """Noisy number of rows, at least 1."""
-        if self.noisy_count is not None:
-            return float(max(self.noisy_count, 1))
-        last = self.total.to_ints()[-1]
-        return max(last / self.statement.count_weight, 1.0)
-
-    @cached_property
-    def mean(self) -> NDArray[np.float64]:
-        """Noisy mean feature vector.
-
-        Raises
-        ------
-        TooNoisy
-            If the count is below four standard deviations of its noise.
-        """
-        return self.read_mean()
-
-    def read_mean(self, *, allow_noisy: bool = False) -> NDArray[np.float64]:
-        """The noisy mean, even where its noise drowns it if ``allow_noisy``."""
-        if not allow_noisy and self.count < 4 * self.count_noise_std:
-            raise TooNoisy(
-                f"the noise on the number of rows (standard deviation "
-                f"{self.count_noise_std:.0f}) is too large for a mean. Release with "
-                "more rows or a larger epsilon, or call read_mean(allow_noisy=True)."
-            )
-        sums = np.array(self.total.to_ints()[: self.size], object)
-        unit = Fraction(2) ** self.statement.frac_bits
-        values = [float(Fraction(int(value)) / unit) for value in sums]
-        return np.array(values) / self.count
-
-    @cached_property
-    def feature_map(self) -> AbstractFeatureMap:
-        """The map itself, rebuilt from the description if need be."""
-        if self.source_map is not None:
-            return self.source_map
-        return self.with_map(self.features.build()).feature_map
-
-    def with_map(self, feature_map: AbstractFeatureMap) -> PrivateSketch:
-        """Attach the map this sketch was made with, after checking that it is."""
-        self.features.require_same(feature_map.spec, "attach this feature map")
-        return replace(self, source_map=feature_map)
-
-    def __add__(self, other: object) -> PrivateSketch:
-        if isinstance(other, PrivateSketch):
-            raise PrivacyError(
-                "released sketches are merged with merge_disjoint(a, b), which states "
-                "that no person is in both."
-            )
-        raise PrivacyError(
-            "cannot merge an exact sketch into a released one; release it first, or "
-            "merge the exact sketches and release once."
-        )
-
-    __radd__ = __add__
-
-    def __sub__(self, other: object) -> PrivateSketch:
-        raise PrivacyError(
-            "rows cannot be removed from a released sketch. Remove them from the exact "
-            "sketch and release again (this costs budget)."
-        )
-
-    __rsub__ = __sub__
-
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("total", "features", "statement", "noisy_count", "source_map")
-        return {name: getattr(self, name) for name in names}
-
-    def __repr__(self) -> str:
-        statement = self.statement
-        seeded = ", SEEDED TEST DOUBLE" if statement.seeded else ""
-        return (
-            f"PrivateSketch({self.features.kind}, size={self.size}, "
-            f"count~{self.count:.0f}, epsilon={statement.epsilon:g}, "
-            f"delta={statement.delta:g}, {statement.neighbours}{seeded})"
-        )
 
 
 def release(
@@ -250,9 +116,8 @@ def release(
         rows_per_unit=rows_per_unit,
         count_share=count_share,
     )
-    book = ledger if isinstance(ledger, Ledger) else _open_ledger(ledger)
-    book.charge(charge_for(plan))
-    return draw_release(sketch, plan, os.urandom)
+    _open_ledger(ledger).charge(plan.charge)
+    return plan.draw(os.urandom)[0]
 
 
 def release_by_label(
@@ -291,72 +156,110 @@ def release_by_label(
             f"{len(stray)} sketches have a label that is not in the public list; "
             "nothing was released. Declare every possible label beforehand."
         )
-    runs = [run for part in sketches.values() for run in part.lineage or ()]
+    some = next(iter(sketches.values()))
+    empty = replace(some, total=Int128Array.zeros(some.size), count=0)
+    # A label without rows must look like any other: planned, drawn, and named anew.
+    plans = {
+        label: plan_release(
+            sketches.get(label, empty),
+            epsilon=epsilon,
+            delta=delta,
+            rows_per_unit=rows_per_unit,
+        )
+        for label in public
+    }
+    for part in sketches.values():
+        some.features.require_same(part.features, "release together")
+        require_same_columns(some.columns, part.columns, "release together")
+    runs = [run for part in sketches.values() for run in runs_of(part.lineage)]
     if len(set(runs)) < len(runs):
         raise PrivacyError(
             "the same rows are in the sketches of several labels; a row has one label. "
             "Nothing was released."
         )
-    any_sketch = next(iter(sketches.values()))
-    empty = replace(any_sketch, total=Int128Array.zeros(any_sketch.size), count=0)
-    chosen = {label: sketches.get(label, empty) for label in public}
-    plans = {
-        label: plan_release(
-            part, epsilon=epsilon, delta=delta, rows_per_unit=rows_per_unit
-        )
-        for label, part in chosen.items()
-    }
-    for part in chosen.values():
-        any_sketch.features.require_same(part.features, "release together")
-    book = ledger if isinstance(ledger, Ledger) else _open_ledger(ledger)
-    book.charge(charge_for(plans[public[0]]))
-    return {
-        label: draw_release(part, plans[label], os.urandom)
-        for label, part in chosen.items()
-    }
+    charge = replace(plans[public[0]].charge, lineage=tuple(sorted(runs)))
+    _open_ledger(ledger).charge(charge)
+    return {label: plan.draw(os.urandom)[0] for label, plan in plans.items()}
 
 
-def merge_disjoint(left: PrivateSketch, right: PrivateSketch) -> PrivateSketch:
-    """Merge releases of *different people*: the promise is the weaker of the two.
+@final
+@dataclass(frozen=True)
+class PlannedRelease:
+    """A release that was checked and calibrated, and not yet paid for or drawn.
 
-    You state that no person is in both; the lineage is checked as far as it goes
-    (people that were sketched twice in separate runs cannot be found out).
+    The one door to noise: whatever is released was drawn by :meth:`draw`.
 
     Parameters
     ----------
-    left, right : PrivateSketch
-        Of the same feature map, neighbours and count mode.
+    sketch : Sketch
+        What is to be released.
+    statement : PrivacyStatement
+        What will be promised, but for the identifier of the release.
+    release_id : str
+        128 random bits in hexadecimal: what the ledger and the release share.
     """
-    a, b = left.statement, right.statement
-    left.features.require_same(right.features, "merge")
-    for name in ("neighbours", "count_mode", "count_weight", "rows_per_unit", "seeded"):
-        if getattr(a, name) != getattr(b, name):
-            raise PrivacyError(
-                f"cannot merge releases that differ in {name}: {getattr(a, name)!r} "
-                f"and {getattr(b, name)!r}."
-            )
-    if a.lineage is None or b.lineage is None or set(a.lineage) & set(b.lineage):
-        raise PrivacyError(
-            "these releases share rows, or may: people in both would pay twice. Merge "
-            "the exact sketches and release once."
+
+    sketch: Sketch
+    statement: PrivacyStatement
+    release_id: str
+
+    @property
+    def charge(self) -> Charge:
+        """The price. It names the runs of the sketch; the release does not."""
+        statement = self.statement
+        return Charge(
+            release_id=self.release_id,
+            mu2=statement.mu2,
+            pure_epsilon=statement.count_epsilon,
+            feature_map=statement.feature_map,
+            lineage=tuple(sorted(runs_of(self.sketch.lineage))),
+            neighbours=statement.neighbours,
+            rows_per_unit=statement.rows_per_unit,
+            count_mode=statement.count_mode,
+            epsilon=statement.epsilon,
+            delta=statement.delta,
         )
-    statement = replace(
-        a,
-        epsilon=max(a.epsilon, b.epsilon),
-        delta=max(a.delta, b.delta),
-        mu2=max(a.mu2, b.mu2),
-        count_epsilon=max(a.count_epsilon, b.count_epsilon),
-        count_std=sqrt(a.count_std**2 + b.count_std**2),
-        sensitivity=max(a.sensitivity, b.sensitivity),
-        sigma_int=isqrt(a.sigma_int**2 + b.sigma_int**2) + 1,
-        lineage=tuple(sorted({*a.lineage, *b.lineage})),
-    )
-    count = None
-    if left.noisy_count is not None and right.noisy_count is not None:
-        count = left.noisy_count + right.noisy_count
-    total = left.total + right.total
-    source = left.source_map or right.source_map
-    return PrivateSketch(total, left.features, statement, count, source)
+
+    def draw(self, random_bytes: RandomBytes, n: int = 1) -> list[PrivateSketch]:
+        """Draw the noise, n times and independently: a release takes one.
+
+        Who calls this has paid for it. Only an audit, of rows that are no secret,
+        draws more than once.
+        """
+        exact, statement = self.sketch.total.to_ints(), self.statement
+        if statement.count_mode == "joint":
+            exact.append(self.sketch.count * statement.count_weight)
+        m = len(exact)
+        noise = discrete_gaussian(statement.sigma_int, n * m, random_bytes=random_bytes)
+        promise = replace(statement, lineage=(self.release_id,))
+        drawn = []
+        for start in range(0, n * m, m):
+            pairs = zip(exact, noise[start : start + m], strict=True)
+            total = Int128Array.from_ints(value + shift for value, shift in pairs)
+            count = self._draw_count(random_bytes)
+            drawn.append(
+                PrivateSketch(
+                    total=total,
+                    features=self.sketch.features,
+                    statement=promise,
+                    noisy_count=count,
+                    source_map=self.sketch.source_map,
+                    columns=self.sketch.columns,
+                )
+            )
+        return drawn
+
+    def _draw_count(self, random_bytes: RandomBytes) -> int | None:
+        """The number of rows, where it is not one more coordinate."""
+        mode, count = self.statement.count_mode, self.sketch.count
+        if mode == "joint":
+            return None
+        if mode == "public":
+            return count
+        rate = Fraction(self.statement.count_epsilon) / self.statement.rows_per_unit
+        return count + discrete_laplace(
+            rate.numerator, rate.denominator, random_bytes=random_bytes
+        )
 
 
 def plan_release(
@@ -368,18 +271,14 @@ def plan_release(
     count: CountMode = "joint",
     rows_per_unit: int = 1,
     count_share: float = 0.1,
-) -> PrivacyStatement:
+) -> PlannedRelease:
     """Check a release and compute its noise, without drawing or spending any."""
     require_budget(epsilon, delta)
     require_modes(neighbours, count, rows_per_unit)
     # Plain Python numbers: NumPy's would overflow or round in what follows.
     epsilon, delta, rows_per_unit = float(epsilon), float(delta), int(rows_per_unit)
     spec = _require_releasable(sketch)
-    count_epsilon = 0.0
-    if count == "laplace":
-        if not 0 < count_share < 1:
-            raise PrivacyError(f"count_share must be in (0, 1); got {count_share!r}.")
-        count_epsilon = epsilon * count_share
+    count_epsilon = _count_epsilon(epsilon, count_share) if count == "laplace" else 0.0
     factor = rows_per_unit * (2 if neighbours == "replace" else 1)
     squared = (factor * spec.norm_steps) ** 2
     weight = 0
@@ -393,7 +292,7 @@ def plan_release(
     if 67 * (spec.sketch_size + 1) * 2**31 > epsilon * sigma**2:
         raise PrivacyError("the lattice is too coarse for this promise.")
     _warn_of_large_delta(delta, sketch.count)
-    return PrivacyStatement(
+    statement = PrivacyStatement(
         epsilon=float(epsilon),
         delta=float(delta),
         mu2=float(Fraction(sensitivity, sigma) ** 2) * (1 + 2.0**-50),
@@ -410,41 +309,10 @@ def plan_release(
         count_epsilon=count_epsilon,
         count_std=_laplace_std(count_epsilon, rows_per_unit),
         feature_map=spec.fingerprint,
-        lineage=None if sketch.lineage is None else tuple(sorted(sketch.lineage)),
+        lineage=None,
         library_version=__version__,
     )
-
-
-def charge_for(plan: PrivacyStatement) -> Charge:
-    """The price of a planned release."""
-    return Charge(
-        release_id=os.urandom(16).hex(),
-        mu2=plan.mu2,
-        pure_epsilon=plan.count_epsilon,
-        feature_map=plan.feature_map,
-        lineage=plan.lineage or (),
-    )
-
-
-def draw_release(
-    sketch: Sketch, plan: PrivacyStatement, random_bytes: RandomBytes
-) -> PrivateSketch:
-    """Draw the noise of a planned release. Who calls this has paid for it."""
-    values = sketch.total.to_ints()
-    if plan.count_mode == "joint":
-        values.append(sketch.count * plan.count_weight)
-    noise = discrete_gaussian(plan.sigma_int, len(values), random_bytes=random_bytes)
-    total = Int128Array.from_ints(v + n for v, n in zip(values, noise, strict=True))
-    count = None
-    if plan.count_mode == "public":
-        count = sketch.count
-    elif plan.count_mode == "laplace":
-        rate = Fraction(plan.count_epsilon) / plan.rows_per_unit
-        shift = discrete_laplace(
-            rate.numerator, rate.denominator, random_bytes=random_bytes
-        )
-        count = sketch.count + shift
-    return PrivateSketch(total, sketch.features, plan, count, sketch.source_map)
+    return PlannedRelease(sketch, statement, os.urandom(16).hex())
 
 
 def _require_releasable(sketch: Sketch) -> FeatureSpec:
@@ -467,21 +335,54 @@ def _require_releasable(sketch: Sketch) -> FeatureSpec:
             "this sketch is of version 1, whose floating-point features could exceed "
             "their norm bound by rounding. Sketch the rows again and release that."
         )
-    known = sketch.source_map is not None or bool(spec.text)
-    if not known:
-        raise PrivacyError(
-            "where the constants of this map come from is not known: attach the map "
-            "with sketch.with_map(feature_map) before releasing."
-        )
-    # What the header says of the map is believed only if the map says so too.
-    spec = sketch.feature_map.spec
-    if sketch.feature_map.origin != "declared":
+    feature_map = _rebuilt_map(sketch)
+    if feature_map.origin != "declared":
         raise PrivacyError(
             "the map of this sketch was planned from rows (scales or landmarks read "
             "from data); that reveals them. Declare bounds, or build the map from "
             "public data."
         )
-    return spec
+    if not replace(sketch, source_map=feature_map).is_possible:
+        raise PrivacyError(
+            f"{sketch.count} rows within the norm bound cannot have this total: it was "
+            "forged or made with a bug. Nothing was released; sketch the rows again."
+        )
+    if sketch.count and not sketch.lineage:
+        raise PrivacyError(
+            "the passes over rows inside this sketch are not known (merged from too "
+            "many to list, or made by hand), so that rows may have been added twice. "
+            "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
+        )
+    return feature_map.spec
+
+
+def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
+    """The map of a sketch; a header is believed only if the map says the same."""
+    spec, at_hand = sketch.features, sketch.source_map
+    if at_hand is None and not spec.text:
+        raise PrivacyError(
+            "where the constants of this map come from is not known: attach the map "
+            "with sketch.with_map(feature_map) before releasing."
+        )
+    stored = at_hand is not None and bool(at_hand.stored_weights)
+    if at_hand is None or (spec.text and not stored):
+        at_hand = spec.build()
+    spec.require_equal(at_hand.spec)
+    return at_hand
+
+
+def _count_epsilon(epsilon: float, share: float) -> float:
+    """What a Laplace count spends of ε; the sum must keep enough for itself."""
+    is_number = isinstance(share, Real) and not isinstance(share, bool)
+    if not is_number or not 0 < share < 1:
+        raise PrivacyError(f"count_share must be in (0, 1); got {share!r}.")
+    spent = epsilon * float(share)
+    if min(spent, epsilon - spent) < 1e-6:
+        raise PrivacyError(
+            f"count_share={share!r} leaves less than 1e-6 of epsilon={epsilon:g} to "
+            "the count or to the sum: choose one nearer to 0.1."
+        )
+    return spent
 
 
 def count_weight(spec: FeatureSpec) -> int:
@@ -513,6 +414,8 @@ def _warn_of_large_delta(delta: float, count: int) -> None:
 
 
 def _open_ledger(path: Any) -> Ledger:
+    if isinstance(path, Ledger):
+        return path
     if path is None or not isinstance(path, str | os.PathLike):
         raise PrivacyError(
             "ledger must be a Ledger or the path of one; ask for "

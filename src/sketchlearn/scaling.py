@@ -105,15 +105,13 @@ class Scaling:
         origin : {"declared", "data"}
             Where the bounds come from.
         """
-        size = (
-            n_features if n_features is not None else max(np.size(low), np.size(high))
-        )
+        ends = _numbers(low), _numbers(high)
+        size = n_features if n_features is not None else max(end.size for end in ends)
         try:
-            lower = np.broadcast_to(np.asarray(low, np.float64), (size,))
-            upper = np.broadcast_to(np.asarray(high, np.float64), (size,))
+            lower, upper = (np.broadcast_to(end, (size,)) for end in ends)
         except ValueError as error:
             raise FeatureMapError(
-                f"bounds of shapes {np.shape(low)} and {np.shape(high)} do not fit "
+                f"bounds of shapes {ends[0].shape} and {ends[1].shape} do not fit "
                 f"{size} features: pass two numbers or two vectors of that length."
             ) from error
         if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
@@ -148,3 +146,17 @@ class Scaling:
     def from_description(fields: Mapping[str, Any]) -> Scaling:
         """Rebuild from :meth:`describe`."""
         return Scaling(fields["shift"], fields["factor"], fields["origin"])
+
+
+def _numbers(bound: ArrayLike) -> NDArray[np.float64]:
+    """One of two bounds as numbers."""
+    try:
+        found = np.asarray(bound)
+    except ValueError:  # vectors of different lengths
+        found = np.array(None)
+    if found.dtype.kind not in "biuf":
+        raise FeatureMapError(
+            "bounds must be two numbers, or two vectors of numbers with one entry per "
+            f"feature; got {type(bound).__name__}."
+        )
+    return found.astype(np.float64)

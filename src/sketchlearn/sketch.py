@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import html
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -26,17 +25,21 @@ from sketchlearn.errors import (
     PoolingError,
     RemovalError,
     RowsError,
+    SketchlearnError,
 )
 from sketchlearn.exact import SAFE_ROWS, Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.lineage import (
+    Lineage,
+    merged_lineage,
+    new_lineage,
+    remaining_lineage,
+)
 from sketchlearn.pooling import AbstractPooling, get_pooling
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.threads import RowThreads
 
-__all__ = ["MAX_LINEAGE", "Sketch", "new_lineage", "sketch_rows"]
-
-MAX_LINEAGE = 256
-"""A sketch merged from more accumulation runs than this no longer lists them."""
+__all__ = ["Sketch", "require_same_columns", "sketch_rows"]
 
 
 @final
@@ -58,7 +61,8 @@ class Sketch:
     pooling : str
         Name of the pooling.
     lineage : frozenset of str, or None
-        Identifiers of the accumulation runs inside; None when there are too many.
+        Identifiers of the accumulation runs inside (:mod:`sketchlearn.lineage`); None
+        when there are too many. The same run is never added twice.
     source_map : AbstractFeatureMap, optional
         The map itself, if it is at hand.
     columns : tuple of str, optional
@@ -78,7 +82,7 @@ class Sketch:
     count: int
     features: FeatureSpec
     pooling: str = "mean"
-    lineage: frozenset[str] | None = frozenset()
+    lineage: Lineage = frozenset()
     source_map: AbstractFeatureMap | None = None
     columns: tuple[str, ...] | None = None
 
@@ -122,19 +126,36 @@ class Sketch:
 
     def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
         """Attach the map this sketch was made with, after checking that it is."""
-        self.features.require_same(feature_map.spec, "attach this feature map")
-        if replace(feature_map.spec, text=self.features.text) != self.features:
+        self.features.require_equal(feature_map.spec)
+        found = self._replace(self.total, self.count, source_map=feature_map)
+        if not found.is_possible:
             raise FeatureMapMismatch(
-                "cannot attach this feature map: the sketch contradicts it in its "
-                "sizes or bounds, so its file was forged or made with a bug."
+                "cannot attach this feature map: no rows add up to the total of this "
+                "sketch, so its file was forged or made with a bug."
             )
-        return self._replace(self.total, self.count, source_map=feature_map)
+        return found
+
+    def with_new_lineage(self) -> Sketch:
+        """The same totals, and your word that no other sketch has these rows.
+
+        What shares a run with another sketch cannot be merged with it, and what has
+        lost track of its runs cannot be released: the same rows would count twice, or
+        might. Say with this that they do not.
+
+        Examples
+        --------
+        >>> import sketchlearn as sl
+        >>> a = sl.sketch_rows([[1.0], [2.0]], sl.MomentFeatures(1, order="mean"))
+        >>> (a + a.with_new_lineage()).count
+        4
+        """
+        return self._replace(self.total, self.count, new_lineage())
 
     def __add__(self, other: Sketch) -> Sketch:
         if not isinstance(other, Sketch):
             return NotImplemented
         self._require_compatible(other, "merge")
-        lineage = _union(self.lineage, other.lineage)
+        lineage = merged_lineage(self.lineage, other.lineage)
         source = self.source_map or other.source_map
         named = self if self.columns else other
         if self.count == 0 or other.count == 0:
@@ -160,12 +181,15 @@ class Sketch:
             raise RemovalError(
                 f"removing {other.count} rows from a sketch of {self.count} rows."
             )
-        rest = self._replace(self.total - other.total, self.count - other.count)
+        source = self._map_at_hand() or other._map_at_hand()
+        total, count = self.total - other.total, self.count - other.count
+        lineage = remaining_lineage(self.lineage, other.lineage)
+        rest = self._replace(total, count, lineage, source)
         if not rest.is_possible:
             raise RemovalError(
                 f"removing these {other.count} rows: these rows cannot all have been "
-                f"in this sketch of {self.count} rows (the remainder exceeds what "
-                f"{rest.count} rows can hold). Nothing was removed."
+                f"in this sketch of {self.count} rows (no {rest.count} rows add up to "
+                "the remainder). Nothing was removed."
             )
         return rest
 
@@ -179,10 +203,13 @@ class Sketch:
 
     @property
     def is_possible(self) -> bool:
-        """Whether some ``count`` rows could have this total, by its bounds."""
+        """Whether some ``count`` rows could have this total.
+
+        By its bounds and, where the map is at hand, by what its sums must obey.
+        """
         pooling = get_pooling(self.pooling)
         unit = Fraction(2) ** pooling.frac_bits(self.features)
-        if pooling.removable and self.pooling != "mean":  # each term is in [0, 1]
+        if pooling.removable and not pooling.is_linear:  # each term is in [0, 1]
             return self.total.within(0, int(self.count * unit))
         spec = self.features
         # Features of version 1 were rounded after their bounds were taken.
@@ -192,9 +219,21 @@ class Sketch:
         limit = rows * (ceil(Fraction(spec.value_bound) * unit) + slack)
         if not self.total.within(-limit, limit):
             return False
-        if spec.norm_bound is None or not pooling.removable:
+        if not pooling.is_linear:
             return True
-        return self.total.norm_at_most(self.count * spec.norm_steps)
+        bound = None if spec.norm_bound is None else self.count * spec.norm_steps
+        if bound is not None and not self.total.norm_at_most(bound):
+            return False
+        # Features of version 1 were rounded one by one: their sums obey nothing more.
+        known = self.source_map if spec.version > 1 else None
+        return known is None or known.is_possible_total(self.total, self.count)
+
+    def _map_at_hand(self) -> AbstractFeatureMap | None:
+        """The map, if it is here or its description suffices."""
+        try:
+            return self.feature_map
+        except SketchlearnError:
+            return None
 
     def _require_compatible(self, other: Sketch, verb: str) -> None:
         self.features.require_same(other.features, verb)
@@ -203,19 +242,13 @@ class Sketch:
                 f"cannot {verb}: left is pooled by {self.pooling!r}, right by "
                 f"{other.pooling!r}. Sketch both with the same pooling."
             )
-        if self.columns and other.columns and self.columns != other.columns:
-            pairs = zip(self.columns, other.columns, strict=True)
-            left, right = next(pair for pair in pairs if pair[0] != pair[1])
-            raise FeatureMapMismatch(
-                f"cannot {verb}: left has a column {left!r} where right has {right!r}. "
-                "Sketch both with the same columns in the same order (columns=[...])."
-            )
+        require_same_columns(self.columns, other.columns, verb)
 
     def _replace(
         self,
         total: Int128Array,
         count: int,
-        lineage: frozenset[str] | None | Literal["same"] = "same",
+        lineage: Lineage | Literal["same"] = "same",
         source_map: AbstractFeatureMap | None = None,
     ) -> Sketch:
         return replace(
@@ -309,9 +342,22 @@ def sketch_rows(
         encodings=encodings,
         on_invalid=on_invalid,
         progress=progress,
-        n_features=feature_map.n_features,
     )
-    return accumulate(batches, feature_map, rule.name)
+    named = _in_order(batches, feature_map.columns)
+    return accumulate(named.of_width(feature_map.n_features), feature_map, rule.name)
+
+
+def _in_order(batches: Batches, planned: tuple[str, ...] | None) -> Batches:
+    """Rows with the columns of the plan, by name where both have names."""
+    if planned is None or batches.names is None:
+        return batches
+    if not set(planned) <= set(batches.names):
+        missing = next(name for name in planned if name not in batches.names)
+        raise FeatureMapMismatch(
+            f"the plan has columns {', '.join(planned)[:200]}; these rows have "
+            f"{', '.join(batches.names)[:200]}, and no {missing!r}. Nothing was added."
+        )
+    return batches.select(planned)
 
 
 def accumulate(
@@ -339,7 +385,7 @@ def accumulate(
         rule.name,
         new_lineage(),
         feature_map,
-        batches.names,
+        batches.names or feature_map.columns,
     )
 
 
@@ -353,15 +399,15 @@ def _pool(
     return rule.pool(feature_map, rows, seen + first)
 
 
-def new_lineage() -> frozenset[str]:
-    """A fresh 128-bit identifier for one accumulation run."""
-    return frozenset({os.urandom(16).hex()})
-
-
-def _union(
-    left: frozenset[str] | None, right: frozenset[str] | None
-) -> frozenset[str] | None:
-    if left is None or right is None:
-        return None
-    both = left | right
-    return both if len(both) <= MAX_LINEAGE else None
+def require_same_columns(
+    left: tuple[str, ...] | None, right: tuple[str, ...] | None, verb: str
+) -> None:
+    """Refuse ``verb`` where both sides name their columns, and not alike."""
+    if not left or not right or left == right:
+        return
+    pairs = zip(left, right, strict=True)
+    a, b = next(pair for pair in pairs if pair[0] != pair[1])
+    raise FeatureMapMismatch(
+        f"cannot {verb}: left has a column {a!r} where right has {b!r}. Sketch both "
+        "with the same columns in the same order (columns=[...])."
+    )

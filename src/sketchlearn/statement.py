@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from math import isfinite
-from numbers import Real
-from typing import Any, Literal, final, get_args
+from typing import Any, final
 
+from sketchlearn.accountant import CountMode, Neighbours, require_modes
 from sketchlearn.errors import PrivacyError
 from sketchlearn.mechanisms import gaussian_mu, require_budget
 
 __all__ = ["Budget", "CountMode", "Neighbours", "PrivacyStatement", "require_modes"]
-
-Neighbours = Literal["add_remove", "replace"]
-CountMode = Literal["joint", "laplace", "public"]
 
 
 @final
@@ -66,7 +63,9 @@ class PrivacyStatement:
     feature_map : str
         Fingerprint of the map.
     lineage : tuple of str, or None
-        Accumulation runs inside, or None where there are too many to list.
+        Random identifiers of the releases inside: one, or those of what was merged;
+        None before the release, or where there are too many to list. They say nothing
+        of the rows: which passes over rows a release holds is known to the ledger only.
     library_version : str
         Who made it.
     seeded : bool
@@ -76,14 +75,14 @@ class PrivacyStatement:
     epsilon: float
     delta: float
     mu2: float
-    neighbours: str
+    neighbours: Neighbours
     unit: str
     rows_per_unit: int
     mechanism: str
     sensitivity: float
     sigma_int: int
     frac_bits: int
-    count_mode: str
+    count_mode: CountMode
     count_weight: int
     count_epsilon: float
     count_std: float
@@ -138,27 +137,10 @@ class PrivacyStatement:
         if self.unit != ("record" if self.rows_per_unit == 1 else "group"):
             return False
         # The noise must be at least what the promise asks of this sensitivity.
-        mu = gaussian_mu(self.epsilon - self.count_epsilon, self.delta)
+        try:
+            mu = gaussian_mu(self.epsilon - self.count_epsilon, self.delta)
+        except PrivacyError:
+            return False
         step = Fraction(2) ** -self.frac_bits
         ratio = float(Fraction(self.sensitivity) / (self.sigma_int * step))
         return 0 < ratio <= mu * (1 + 1e-9) and self.mu2 >= ratio**2 * (1 - 1e-9)
-
-
-def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
-    """Refuse a release whose parts do not fit together."""
-    if neighbours not in get_args(Neighbours) or count not in get_args(CountMode):
-        raise PrivacyError(
-            f"neighbours must be one of {get_args(Neighbours)} and count one of "
-            f"{get_args(CountMode)}; got {neighbours!r} and {count!r}."
-        )
-    if count == "public" and neighbours == "add_remove":
-        raise PrivacyError(
-            'with neighbours="add_remove" the number of rows is itself private. Use '
-            'count="joint" (default), or neighbours="replace" if N is public.'
-        )
-    number = isinstance(rows_per_unit, Real) and not isinstance(rows_per_unit, bool)
-    if not number or not 1 <= rows_per_unit <= 2**20 or rows_per_unit % 1:
-        raise PrivacyError(
-            "rows_per_unit must be a whole number of at least 1; got "
-            f"{rows_per_unit!r}."
-        )

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, BinaryIO, final
 
@@ -39,9 +39,10 @@ from sketchlearn.errors import SketchFileError, UnsavableError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, build_map
 from sketchlearn.features.kinds import KINDS, declare
+from sketchlearn.lineage import format_lineage, parse_lineage
 from sketchlearn.pooling import get_pooling
 from sketchlearn.privacy import PrivateSketch, count_weight
-from sketchlearn.sketch import MAX_LINEAGE, Sketch
+from sketchlearn.sketch import Sketch
 from sketchlearn.statement import PrivacyStatement
 
 __all__ = ["dumps", "load", "loads", "save"]
@@ -70,7 +71,7 @@ _SKETCH_FIELDS = {
     "value_bound": _HEX_FLOAT,
     "clip": f"({_HEX_FLOAT})?",
     "pooling": "[a-z0-9.:+-]{1,40}",
-    "lineage": rf"\*|([0-9a-f]{{32}}(,[0-9a-f]{{32}}){{0,{MAX_LINEAGE - 1}}})?",
+    "lineage": r"\*|[~,0-9a-f]*",
     "privacy": "",
     "columns": r"(\[.*\])?",
 }
@@ -81,8 +82,12 @@ _PRIVATE_FIELDS = {
     "privacy": r"\{.*\}",
 }
 _TEST_FIELDS = {**_PRIVATE_FIELDS, "kind": "test"}
-_HEADER_TEXT, _COLUMNS_TEXT = 16 * 1024, 4096  # leave room for lineage and names
-_LONG_TEXT = "description.json"
+_LONG_TEXTS = {
+    "description": ("description.json", 16 * 1024),
+    "columns": ("columns.json", 4096),
+    "lineage": ("lineage.txt", 256 * 33 + 1),
+}
+"""Fields that may crowd the header: beyond so many characters they are tensors."""
 
 
 def save(
@@ -234,7 +239,7 @@ def _unpack(contents: Contents, max_bytes: int) -> Any:
 
 
 def _pack_sketch(sketch: Sketch) -> Contents:
-    spec, lineage = sketch.features, sketch.lineage
+    spec = sketch.features
     if not 0 <= sketch.count < 2**63:
         fail(f"cannot hold a count of {sketch.count} rows.")
     metadata = {
@@ -250,13 +255,13 @@ def _pack_sketch(sketch: Sketch) -> Contents:
         "value_bound": spec.value_bound.hex(),
         "clip": "" if spec.norm_bound is None else spec.norm_bound.hex(),
         "pooling": sketch.pooling,
-        "lineage": "*" if lineage is None else ",".join(sorted(lineage)),
+        "lineage": format_lineage(sketch.lineage),
         "privacy": "",
-        "columns": _pack_columns(sketch.columns),
+        "columns": "" if not sketch.columns else canonical_json(list(sketch.columns)),
     }
     count = np.array([sketch.count], np.int64)
     tensors = {"count": count, "sum_hi": sketch.total.hi, "sum_lo": sketch.total.lo}
-    return _move_long_text(metadata, tensors)
+    return _move_long_texts(metadata, tensors)
 
 
 def _unpack_sketch(
@@ -268,10 +273,10 @@ def _unpack_sketch(
     wanted["sum_lo"] = "uint64", (size,)
     _require_tensors(tensors, wanted)
     total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
-    count, runs = int(tensors["count"][0]), fields["lineage"]
-    lineage = None if runs == "*" else frozenset(runs.split(",") if runs else ())
+    count = int(tensors["count"][0])
+    lineage = parse_lineage(_whole_text("lineage", fields, tensors))
     pooling = get_pooling(fields["pooling"]).name
-    columns = _unpack_columns(fields["columns"], spec.n_features)
+    columns = _unpack_columns(fields, tensors, spec.n_features)
     sketch = Sketch(total, count, spec, pooling, lineage, columns=columns)
     if count < 0 or not sketch.is_possible:
         fail(
@@ -281,12 +286,10 @@ def _unpack_sketch(
     return sketch
 
 
-def _pack_columns(columns: tuple[str, ...] | None) -> str:
-    text = "" if columns is None else canonical_json(list(columns))
-    return text if _escaped(text) <= _COLUMNS_TEXT else ""
-
-
-def _unpack_columns(text: str, n_features: int) -> tuple[str, ...] | None:
+def _unpack_columns(
+    fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]], n_features: int
+) -> tuple[str, ...] | None:
+    text = _whole_text("columns", fields, tensors)
     if not text:
         return None
     names = parse_json(f'{{"columns":{text}}}', "column names")["columns"]
@@ -301,7 +304,8 @@ def _require_tensors(
     wanted: Mapping[str, tuple[str, tuple[int, ...]]],
 ) -> None:
     found = {n: (str(a.dtype), a.shape) for n, a in tensors.items()}
-    found.pop(_LONG_TEXT, None)
+    for name, _ in _LONG_TEXTS.values():
+        found.pop(name, None)
     if found != wanted:
         fail("has the wrong tensors for a sketch; get the original file.")
 
@@ -312,7 +316,7 @@ def _unpack_spec(
     size = int(fields["dim"])
     if size > SIZE_LIMIT:
         fail(f"holds {size} numbers; sketches have at most {SIZE_LIMIT}.")
-    text = _whole_text(fields, tensors)
+    text = _whole_text("description", fields, tensors)
     spec = FeatureSpec(
         text=text,
         fingerprint=fields["feature_map"].removeprefix("sha256:"),
@@ -354,15 +358,14 @@ def _require_described(spec: FeatureSpec, description: Mapping[str, Any]) -> Non
 
 def _pack_private(sketch: PrivateSketch) -> Contents:
     spec, statement = sketch.features, sketch.statement
-    exact = Sketch(Int128Array.zeros(spec.sketch_size), 0, spec)
-    runs = statement.lineage
-    header, tensors = _pack_sketch(exact)
-    metadata = {
-        **header,
-        "kind": "test" if statement.seeded else "private",
-        "lineage": "*" if runs is None else ",".join(runs),
-        "privacy": canonical_json(statement.describe()),
-    }
+    zeros = Int128Array.zeros(spec.sketch_size)
+    inside = None if statement.lineage is None else frozenset(statement.lineage)
+    exact = Sketch(zeros, 0, spec, lineage=inside, columns=sketch.columns)
+    metadata, tensors = _pack_sketch(exact)
+    if _LONG_TEXTS["lineage"][0] in tensors:  # too many for the header, once or twice
+        statement = replace(statement, lineage=None)
+    metadata["kind"] = "test" if statement.seeded else "private"
+    metadata["privacy"] = canonical_json(statement.describe())
     tensors |= {"sum_hi": sketch.total.hi, "sum_lo": sketch.total.lo}
     del tensors["count"]
     if sketch.noisy_count is not None:
@@ -393,7 +396,11 @@ def _unpack_private(
         fail("has another count weight than its feature map; it was forged.")
     total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
     count = None if joint else int(tensors["count"][0])
-    return PrivateSketch(total, spec, statement, count)
+    inside = parse_lineage(_whole_text("lineage", fields, tensors))
+    if inside is not None:
+        statement = replace(statement, lineage=tuple(sorted(inside)))
+    columns = _unpack_columns(fields, tensors, spec.n_features)
+    return PrivateSketch(total, spec, statement, count, columns=columns)
 
 
 def _pack_map(feature_map: AbstractFeatureMap) -> Contents:
@@ -408,14 +415,15 @@ def _pack_map(feature_map: AbstractFeatureMap) -> Contents:
         "feature_map": f"sha256:{feature_map.fingerprint}",
         "description": text,
     }
-    return _move_long_text(metadata, tensors)
+    return _move_long_texts(metadata, tensors)
 
 
 def _unpack_map(
     fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]], max_bytes: int
 ) -> AbstractFeatureMap:
-    weights = {name: tensors[name] for name in tensors if name != _LONG_TEXT}
-    description = _parse_description(_whole_text(fields, tensors))
+    long_text, _ = _LONG_TEXTS["description"]
+    weights = {name: tensors[name] for name in tensors if name != long_text}
+    description = _parse_description(_whole_text("description", fields, tensors))
     built = build_map(description, weights, max_bytes=max_bytes)
     found = f"sha256:{built.fingerprint}"
     if str(built.version) != fields["version"]:
@@ -429,22 +437,26 @@ def _unpack_map(
     return built
 
 
-def _move_long_text(
+def _move_long_texts(
     metadata: dict[str, str], tensors: dict[str, NDArray[Any]]
 ) -> Contents:
-    """Move a description that would crowd the header into a tensor."""
-    text = metadata["description"]
-    if _escaped(text) <= _HEADER_TEXT:
-        return metadata, tensors
-    long_text = np.frombuffer(text.encode(), np.uint8)
-    return {**metadata, "description": ""}, {**tensors, _LONG_TEXT: long_text}
+    """Move texts that would crowd the header into tensors."""
+    for field, (name, room) in _LONG_TEXTS.items():
+        text = metadata.get(field, "")
+        if _escaped(text) > room:
+            long_text = np.frombuffer(text.encode(), np.uint8)
+            metadata, tensors = {**metadata, field: ""}, {**tensors, name: long_text}
+    return metadata, tensors
 
 
-def _whole_text(fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> str:
-    long_text = tensors.get(_LONG_TEXT, np.zeros(0, np.uint8))
+def _whole_text(
+    field: str, fields: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]
+) -> str:
+    """A text from the header, or from its tensor."""
+    long_text = tensors.get(_LONG_TEXTS[field][0], np.zeros(0, np.uint8))
     if long_text.dtype != np.uint8:
-        raise damaged("description of the map")
-    return fields["description"] or long_text.tobytes().decode("ascii", "replace")
+        raise damaged(field)
+    return fields[field] or long_text.tobytes().decode("ascii", "replace")
 
 
 def _escaped(text: str) -> int:

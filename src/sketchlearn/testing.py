@@ -7,11 +7,12 @@ with real ones and never touch a ledger.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
 
-from sketchlearn.privacy import PrivateSketch, draw_release, plan_release
+from sketchlearn.privacy import PrivateSketch, plan_release
 from sketchlearn.sketch import Sketch
 from sketchlearn.statement import CountMode, Neighbours
 
@@ -50,4 +51,6 @@ def release_seeded(
         count_share=count_share,
     )
     rng = np.random.default_rng(seed)
-    return draw_release(sketch, replace(plan, seeded=True), rng.bytes)
+    statement = replace(plan.statement, seeded=True)
+    name = hashlib.sha256(f"{seed} {sketch.digest}".encode()).hexdigest()[:32]
+    return replace(plan, statement=statement, release_id=name).draw(rng.bytes)[0]

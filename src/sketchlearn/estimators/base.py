@@ -7,18 +7,18 @@ mathematics of their own.
 
 from __future__ import annotations
 
-import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -31,7 +31,19 @@ from sketchlearn.errors import (
     DataPlanWarning,
     FeatureMapError,
     RemovalError,
+    RowRangeError,
     RowsError,
+)
+from sketchlearn.estimators.inputs import (
+    PLANNING_ROWS,
+    check_bounds,
+    column_extremes,
+    extremes_of,
+    is_streamed,
+    plan_scaling,
+    varies,
+    warn_of_late,
+    with_text_names,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.moments import (
@@ -50,6 +62,7 @@ from sketchlearn.sketch import Sketch, accumulate
 __all__ = [
     "PLANNING_ROWS",
     "AbstractSketchEstimator",
+    "column_extremes",
     "extremes_of",
     "is_streamed",
     "moment_decoder",
@@ -58,18 +71,17 @@ __all__ = [
     "require_sketch",
     "seed_of",
     "varying",
+    "warn_of_late",
 ]
 
-PLANNING_ROWS = 65_536
-"""Without declared bounds, scales are read from this many first rows."""
-
-_QUARTILE_ROWS = 4096
 _NARROW = 2.0**-12
 """Quartiles closer than this part of the range need a finer rounding."""
 
-DATA_REACH = 32.0
-"""Later values may lie this much farther out than those the scales were read from."""
-
+_PLANNED_FROM = (
+    "Its scales were read from the rows that were fitted first (of an iterator, from "
+    f"its first {PLANNING_ROWS:,}): with bounds, or an array or files that hold all "
+    "rows, this does not happen."
+)
 
 LEARNED = "pca-equivariant"
 """Model behind ``decoder="learned"``."""
@@ -90,8 +102,24 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         """A map for rows like these."""
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense, before a row is read."""
+        size = getattr(self, "sketch_size", 1)
+        if not (isinstance(size, str) and size == "auto"):
+            require_positive_int("sketch_size", size)
+        for name in ("bounds", "target_bounds"):
+            if getattr(self, name, None) is not None:
+                check_bounds(name, getattr(self, name))
+        seed_of(getattr(self, "random_state", None))
+
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Sketch the rows in one pass and decode the sketch.
+        """Sketch the rows and decode the sketch.
+
+        The model is the same for an array, a frame, a file and an iterator of the
+        same rows. Without declared bounds, rows are looked at before they are
+        sketched: all of them, but of an iterator, which can be read only once, the
+        first 65,536; where it is longer and its later rows are different, the model
+        is another one, and says so.
 
         Parameters
         ----------
@@ -104,11 +132,19 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         Returns
         -------
         self
+
+        Warns
+        -----
+        ConvergenceWarning
+            If features that were constant in the first rows of an iterator vary later.
         """
+        self._check_parameters()
         with self._all_or_nothing():
             batches = self._open(X, y, reset=True)
-            feature_map = self._plan(column_extremes(batches, whole=not is_streamed(X)))
-            return self.fit_sketch(accumulate(batches, feature_map))
+            extremes = column_extremes(batches)
+            sketch = accumulate(batches, self._plan(extremes))
+            warn_of_late(sketch, extremes[0] == extremes[1])
+            return self.fit_sketch(sketch)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add rows to what was fitted; the first call plans and fits.
@@ -119,18 +155,26 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """
         if not hasattr(self, "sketch_"):
             return self.fit(X, y)
+        self._check_parameters()
         self._require_whole("add rows")
         with self._all_or_nothing():
             more = accumulate(self._open(X, y, reset=False), self.sketch_.feature_map)
-            return self.fit_sketch(self.sketch_ + more)
+            whole = self.sketch_ + more
+            warn_of_late(whole, ~varies(self.sketch_))
+            return self.fit_sketch(whole)
 
     def forget(self, X: Any, y: Any = None) -> Self:
         """Take rows out again, exactly: as if they had never been seen.
 
+        A sketch is a sum and does not know its rows: taking out rows that were never
+        fitted leaves a model of nothing that exists. That is refused where it shows,
+        because more rows would be taken out than there are, or what remains could be
+        the sum of no rows (a negative variance, a cell with fewer than no rows).
+
         Parameters
         ----------
         X, y : rows and targets
-            Rows that were fitted before; others are refused where that shows.
+            Rows that were fitted before, each as often as it was.
 
         Returns
         -------
@@ -143,11 +187,12 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             do not. Pass ``bounds`` to plan without looking at the data.
         """
         check_is_fitted(self, "sketch_")
+        self._check_parameters()
         self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
         if feature_map.origin == "data":
             warnings.warn(
-                "the scales of this sketch were read from its first rows and keep a "
+                "the scales of this sketch were read from its rows and keep a "
                 "trace of them; the totals forget exactly, the scales do not. Declare "
                 "bounds=(low, high) to plan without looking at the data.",
                 DataPlanWarning,
@@ -183,9 +228,11 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         before = dict(self.__dict__)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self.__dict__.clear()
             self.__dict__.update(before)
+            if type(error) is RowRangeError and getattr(self, "bounds", 0) is None:
+                raise RowRangeError(f"{error} {_PLANNED_FROM}") from error
             raise
 
     def _require_whole(self, verb: str) -> None:
@@ -215,36 +262,27 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _open_features(self, X: Any, *, reset: bool) -> Batches:
         """Open ``X`` and keep scikit-learn's record of its width and names."""
         if is_streamed(X):
-            names = None if reset else getattr(self, "feature_names_in_", None)
-            batches = self._open_aligned(X, names, reset=reset)
-            if reset:
-                self.n_features_in_ = batches.n_features
-                if hasattr(self, "feature_names_in_"):
-                    del self.feature_names_in_
-                if batches.names is not None:
-                    self.feature_names_in_ = np.array(batches.names, object)
-            return batches
-        if hasattr(X, "columns"):  # a frame: rows.py names the column at fault
+            return self._open_aligned(X, reset=reset)
+        if hasattr(X, "columns"):  # a frame: open_rows names the column at fault
             batches = open_rows(X)
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            validate_data(self, with_text_names(X), reset=reset, skip_check_array=True)
             return batches
         return open_rows(validate_data(self, X, reset=reset, accept_sparse="csr"))
 
-    def _open_aligned(self, X: Any, names: Any, *, reset: bool) -> Batches:
-        """Open a stream, its columns in the order of ``names`` if it has names."""
-        expected = None if reset else self.n_features_in_
-        if names is None or isinstance(X, Iterator):
-            batches = open_rows(X, n_features=expected)
-            if names is not None and batches.names not in (None, tuple(names)):
-                raise RowsError(
-                    f"the columns are {batches.names}, but the model was fitted to "
-                    f"{tuple(names)}. Pass batches with the same columns."
-                )
-            return batches
+    def _open_aligned(self, X: Any, *, reset: bool) -> Batches:
+        """Open a stream, its columns in the order of those that were fitted."""
         batches = open_rows(X)
-        if batches.names is None or isinstance(X, Batches):
-            return batches.of_width(expected)
-        return open_rows(X, columns=list(names), n_features=expected)
+        if reset:
+            self.n_features_in_ = batches.n_features
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            if batches.names is not None:
+                self.feature_names_in_ = np.array(batches.names, object)
+            return batches
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or batches.names is None:
+            return batches.of_width(self.n_features_in_)
+        return batches.select(list(names))
 
     def _check_rows(self, X: Any) -> NDArray[np.floating]:
         """Rows for ``transform`` or ``predict``, dense."""
@@ -255,20 +293,14 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
                 "files batch by batch (sketchlearn.open_rows) and pass each batch."
             )
         rows = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
+            self,
+            with_text_names(X),
+            reset=False,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
         )
         dense: NDArray[np.floating] = rows.toarray() if issparse(rows) else rows
         return dense
-
-
-def is_streamed(X: Any) -> bool:
-    """Whether ``X`` is read by rows.py rather than validated by scikit-learn."""
-    if isinstance(X, str | os.PathLike | Iterator | Batches):
-        return True
-    if isinstance(X, list | tuple) and X:
-        return isinstance(X[0], str | os.PathLike) or np.ndim(X[0]) == 2
-    module = type(X).__module__.partition(".")[0]
-    return module in ("pyarrow", "duckdb", "torch") or type(X).__name__ == "LazyFrame"
 
 
 def plan_second_moments(
@@ -416,48 +448,6 @@ def _learned_decoder() -> Any:
     return load_model(LEARNED)
 
 
-def plan_scaling(
-    bounds: tuple[ArrayLike, ArrayLike] | None,
-    n_features: int,
-    rows: NDArray[np.floating] | None = None,
-) -> tuple[Scaling, float]:
-    """Scaling, and how far scaled values may reach.
-
-    From declared ``bounds`` (values beyond are refused), else from the range of
-    ``rows`` (values up to 32 times farther out are fine), else none at all.
-    """
-    if bounds is None:
-        scaling = Scaling.identity(n_features)
-        return (scaling if rows is None else Scaling.from_rows(rows)), DATA_REACH
-    try:
-        low, high = bounds
-    except (TypeError, ValueError) as error:
-        raise FeatureMapError(
-            "bounds must be a pair (low, high) of numbers or of vectors with one "
-            f"entry per feature; got {type(bounds).__name__}."
-        ) from error
-    return Scaling.from_bounds(low, high, n_features=n_features), 1.0
-
-
-def column_extremes(batches: Batches, *, whole: bool) -> NDArray[np.floating]:
-    """Smallest and largest value of each column, and its quartiles.
-
-    Extremes are those of all rows if ``whole`` (rows in memory, which can be read
-    again), otherwise of the first ones; quartiles always of some first ones.
-    """
-    limit = max(64, min(PLANNING_ROWS, 2**26 // batches.n_features))
-    first = batches.peek(_QUARTILE_ROWS if whole else limit)
-    ends = [extremes_of(batch) for batch in batches] if whole else [first]
-    some = first[:_QUARTILE_ROWS]
-    quartiles = np.quantile(some, [0.25, 0.75], axis=0, method="nearest")
-    return np.concatenate([extremes_of(np.concatenate(ends)), quartiles])
-
-
-def extremes_of(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Smallest and largest value of each column of some rows, shape (2, d)."""
-    return np.stack([rows.min(axis=0), rows.max(axis=0)])
-
-
 def require_sketch(sketch: Any) -> None:
     """Refuse what is no sketch."""
     if not isinstance(sketch, Sketch | PrivateSketch):
@@ -468,11 +458,14 @@ def require_sketch(sketch: Any) -> None:
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed from what scikit-learn calls ``random_state``; None is 0."""
+    """A seed from what scikit-learn calls ``random_state``; None is 0.
+
+    A generator is not advanced: the same estimator plans the same map every time.
+    """
     if random_state is None:
         return 0
     if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
+        return int(deepcopy(random_state).randint(2**31))
     whole = isinstance(random_state, Integral) and not isinstance(random_state, bool)
     if not whole or random_state < 0:
         raise FeatureMapError(

@@ -10,7 +10,6 @@ is all that is kept, and merging, adding and forgetting are plain arithmetic on 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -20,15 +19,15 @@ from typing_extensions import override
 from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.density_prior import planned_range
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     column_extremes,
     extremes_of,
-    is_streamed,
     plan_scaling,
     plan_second_moments,
     seed_of,
+    warn_of_late,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -84,7 +83,8 @@ class SecondRound:
             low, high = np.maximum(low, extremes[0]), np.minimum(high, extremes[1])
         self.low, self.high = low, high
         declared = part.origin == "declared" and extremes is None
-        public = isinstance(first, PrivateSketch) and declared
+        paid = isinstance(first, PrivateSketch) and not first.statement.seeded
+        public = paid and declared
         self.origin: Origin = "declared" if public else "data"
 
     def scaled_basis(self, basis: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -131,14 +131,22 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         -------
         self
         """
+        self._check_parameters()
         with self._all_or_nothing():
             batches = self._open(X, y, reset=True)
-            extremes = column_extremes(batches, whole=not is_streamed(X))
             rounds = self._check_rounds()
             if rounds is None:
-                once = self.bounds is not None or isinstance(X, Iterator)
+                once = self.bounds is not None or not batches.is_repeatable
                 rounds = 1 if once else 2
-            return self.fit_sketch(self._sketch(batches, extremes, rounds))
+            if rounds == 2 and not batches.is_repeatable:
+                raise RowsError(
+                    f"rounds=2 reads the rows twice, and {batches.source} can be read "
+                    "only once. Pass an array, a frame or files, or rounds=1."
+                )
+            extremes = column_extremes(batches)
+            sketch = self._sketch(batches, extremes, rounds)
+            warn_of_late(sketch, extremes[0] == extremes[1])
+            return self.fit_sketch(sketch)
 
     def plan(
         self,

@@ -29,6 +29,7 @@ from sketchlearn.decoders.density_prior import copula_rows
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
 from sketchlearn.estimators.base import is_streamed, require_sketch, seed_of
 from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
+from sketchlearn.estimators.inputs import require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
@@ -199,6 +200,12 @@ class CompressiveKMeans(
         rows = self._check_rows(X)
         distances = euclidean_distances(rows, self.cluster_centers_, squared=True)
         return np.asarray(distances.argmin(axis=1), np.int32)
+
+    @override
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit rows in memory, and give their distances to every centre."""
+        require_in_memory(X, "fit_transform")
+        return super().fit_transform(X, y, **fit_params)
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Distance of each row to every centre."""

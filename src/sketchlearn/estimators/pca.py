@@ -23,6 +23,7 @@ from sketchlearn.estimators.base import (
     require_sketch,
     seed_of,
 )
+from sketchlearn.estimators.inputs import require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
@@ -112,6 +113,7 @@ class CompressivePCA(
         Scales come from ``bounds``; without bounds from ``rows``, a sample of the
         data; without either there is no scaling, and values up to 32 are accepted.
         """
+        self._check_parameters()
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
         importance = None
         if not self.standardize:  # weigh features by their spread, as PCA will
@@ -144,6 +146,7 @@ class CompressivePCA(
         -------
         self
         """
+        self._check_parameters()
         require_sketch(sketch)
         decoder = moment_decoder(self.decoder, sketch)
         moments = decoder.decode(sketch).params
@@ -197,6 +200,12 @@ class CompressivePCA(
         self.noise_variance_ = left / (d - k) if k < d else 0.0
         self.n_components_ = k
         self.n_samples_seen_ = moments.count
+
+    @override
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit rows in memory, and give their coordinates on the components."""
+        require_in_memory(X, "fit_transform")
+        return super().fit_transform(X, y, **fit_params)
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Coordinates of rows on the components."""

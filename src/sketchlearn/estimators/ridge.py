@@ -22,13 +22,13 @@ from sketchlearn.decoders.low_rank import (
 from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
-    is_streamed,
     moment_decoder,
     plan_scaling,
     plan_second_moments,
     require_sketch,
     seed_of,
 )
+from sketchlearn.estimators.inputs import is_streamed, with_text_names
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
@@ -138,6 +138,7 @@ class CompressiveRidge(
         and ``target_bounds``; without them from ``rows``, a sample of the data;
         without either there is no scaling, and values up to 32 are accepted.
         """
+        self._check_parameters()
         if (self.bounds is None) != (self.target_bounds is None):
             raise FeatureMapError(
                 "declare both bounds and target_bounds, or neither of them."
@@ -181,6 +182,7 @@ class CompressiveRidge(
         -------
         self
         """
+        self._check_parameters()
         require_sketch(sketch)
         number = isinstance(self.alpha, Real) and not isinstance(self.alpha, bool)
         if not number or not 0 <= self.alpha < float("inf"):
@@ -237,8 +239,8 @@ class CompressiveRidge(
                 "for files the name of the target column."
             )
         names = [y] if isinstance(y, str) else y
-        if isinstance(names, list) and names and isinstance(names[0], str):
-            return self._open_named(X, names, reset=reset)
+        if isinstance(names, list | tuple) and names and isinstance(names[0], str):
+            return self._open_named(X, list(names), reset=reset)
         if type(X).__module__.partition(".")[0] == "torch":
             X = X.detach().cpu().numpy()
         if is_streamed(X):
@@ -249,7 +251,7 @@ class CompressiveRidge(
             )
         rows, targets = validate_data(
             self,
-            X,
+            with_text_names(X),
             y,
             reset=reset,
             accept_sparse="csr",
@@ -262,7 +264,8 @@ class CompressiveRidge(
         return open_rows(np.concatenate([rows, table], axis=1))
 
     def _open_named(self, X: Any, names: list[str], *, reset: bool) -> Batches:
-        found = open_rows(X).names
+        batches = open_rows(X)
+        found = batches.names
         if found is None:
             raise RowsError(f"y={names!r} names columns, but the data has no names.")
         features = [name for name in found if name not in names]
@@ -276,7 +279,7 @@ class CompressiveRidge(
                 )
         if not features:
             raise RowsError("no column is left beside the targets.")
-        batches = open_rows(X, columns=[*features, *names])
+        batches = batches.select([*features, *names])
         if reset:
             self.n_features_in_ = len(features)
             self.feature_names_in_ = np.array(features, object)

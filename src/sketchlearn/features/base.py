@@ -14,12 +14,13 @@ import hashlib
 import importlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Any, ClassVar, TypeVar, cast, final
+from typing import Any, ClassVar, Self, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +150,19 @@ class FeatureSpec:
         found = first_difference(self.description, other.description)
         return found or "weights"
 
+    def require_equal(self, other: FeatureSpec) -> None:
+        """Refuse to attach another map, or one that contradicts what is written here.
+
+        A fingerprint alone can be copied: sizes, bounds and the description must agree.
+        """
+        self.require_same(other, "attach this feature map")
+        if replace(other, text=other.text if self.text else "") != self:
+            raise FeatureMapMismatch(
+                "cannot attach this feature map: the sketch contradicts it in its "
+                "description, sizes or bounds, so its file was forged or made with a "
+                "bug."
+            )
+
     def require_same(self, other: FeatureSpec, verb: str) -> None:
         """Refuse ``verb`` unless both are the same map to the last bit."""
         if self.version != other.version:
@@ -191,6 +205,8 @@ class AbstractFeatureMap(ABC):
 
     kind: ClassVar[str]
     version = VERSION
+    columns: tuple[str, ...] | None = None
+    """Names of the columns the map is planned for, if it says so."""
 
     def __init__(
         self,
@@ -239,6 +255,15 @@ class AbstractFeatureMap(ABC):
         rows, however it is cut.
         """
 
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        """Whether ``count`` rows could add up to this, by what their sums must obey.
+
+        Exact: no total of rows is refused. Beyond the bounds of single features, which
+        are checked elsewhere: variances are not negative, a partition counts every
+        row once.
+        """
+        return True
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Constructor arguments as plain values and arrays, without weights."""
@@ -271,6 +296,32 @@ class AbstractFeatureMap(ABC):
         blocks = row_blocks(rows, self.block_rows)
         return np.concatenate([self.evaluate(block) for _, block in blocks])
 
+    def with_columns(self, columns: Sequence[str] | None) -> Self:
+        """The same map, planned for columns of these names, in this order.
+
+        Rows that have names are then taken by name, whatever their order, and rows of
+        other names are refused; the names are part of the fingerprint. Rows without
+        names are taken as they come.
+
+        Parameters
+        ----------
+        columns : sequence of str, or None
+            A name for each feature, all different; None for a map without names.
+
+        Examples
+        --------
+        >>> from sketchlearn import MomentFeatures
+        >>> MomentFeatures(2).with_columns(["age", "bmi"]).columns
+        ('age', 'bmi')
+        """
+        if columns is None and self.columns is None:
+            return self
+        named = copy(self)
+        for cached in ("description", "fingerprint", "spec"):
+            vars(named).pop(cached, None)
+        named.columns = None if columns is None else _names(columns, self.n_features)
+        return named
+
     @property
     def widest(self) -> int:
         """Numbers that the evaluation of one row needs at once."""
@@ -297,6 +348,7 @@ class AbstractFeatureMap(ABC):
         scaling = None if self.scaling is None else self.scaling.describe()
         stored = list(self.stored_weights)
         fields = {"kind": self.kind, "version": self.version, **self.describe()}
+        fields |= {} if self.columns is None else {"columns": list(self.columns)}
         encoded = encode_description({**fields, "scaling": scaling, "stored": stored})
         return cast(dict[str, Any], encoded)
 
@@ -356,6 +408,19 @@ class AbstractFeatureMap(ABC):
         shown = {k: v for k, v in self.describe().items() if np.ndim(v) == 0}
         inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({inside})"
+
+
+def _names(columns: Any, n_features: int) -> tuple[str, ...]:
+    """Names of the columns of a plan, checked."""
+    listed = isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)
+    names = tuple(columns) if listed else ()
+    plain = all(isinstance(name, str) for name in names)
+    if not plain or len(names) != n_features or len(set(names)) < n_features:
+        raise FeatureMapError(
+            f"columns must be {n_features} different names, one for each feature of "
+            "the map."
+        )
+    return tuple(str(name) for name in names)
 
 
 def require_bound(name: str, value: Any) -> float:
@@ -438,6 +503,7 @@ def _build(
         if name != "stored"
     }
     kind, version = fields.pop("kind"), fields.pop("version")
+    columns = fields.pop("columns", None)
     if KINDS[kind].stored is None:
         fields["stored"] = stored
     else:
@@ -448,7 +514,7 @@ def _build(
     module, _, name = KINDS[kind].path.partition(":")
     cls = getattr(importlib.import_module(module), name)
     if version == VERSION:
-        return cast(AbstractFeatureMap, cls(**fields))
+        return cast(AbstractFeatureMap, cls(**fields)).with_columns(columns)
     old = importlib.import_module("sketchlearn.features.version1")
     built = cls(**{**fields, **old.arguments(kind, fields)})
     return cast(AbstractFeatureMap, old.as_written(built, description))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.elementary import ceil_log2
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
@@ -73,7 +73,8 @@ class ClippedFeatures(AbstractFeatureMap):
         norm_bound: float,
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        self.inner = build_part(inner, 0, stored)
+        inner = build_part(inner, 0, stored)
+        self.inner = inner.with_columns(None)
         self.version = self.inner.version
         if isinstance(self.inner, ClippedFeatures):
             raise FeatureMapError("this map is clipped already; clip the inner map.")
@@ -85,6 +86,7 @@ class ClippedFeatures(AbstractFeatureMap):
             value_bound=norm_bound,
             norm_bound=norm_bound,
         )
+        self.columns = inner.columns
 
     @property
     @override
@@ -119,14 +121,17 @@ class ClippedFeatures(AbstractFeatureMap):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        return clip_rows(self.inner.evaluate(rows, first_row), self.value_bound)
+        features = self.inner.evaluate(rows, first_row)
+        return clip_rows(features, self.value_bound, first_row)
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         return sum_features(self, rows, first_row)
 
 
-def clip_rows(features: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+def clip_rows(
+    features: NDArray[np.float64], bound: float, first_row: int = 0
+) -> NDArray[np.float64]:
     r"""Rows rounded and shortened so that no norm exceeds ``bound``, by whole numbers.
 
     With :math:`2^{-b}` the step, :math:`b = 26 - \lceil\log_2 S\rceil`, and
@@ -140,7 +145,8 @@ def clip_rows(features: NDArray[np.float64], bound: float) -> NDArray[np.float64
     2^{-26}`.
 
     Each row depends on itself alone, and on no order of summation: all squares that
-    are summed are whole numbers that a float64 holds.
+    are summed are whole numbers that a float64 holds. What is not a finite number has
+    no norm, and is refused.
 
     Examples
     --------
@@ -154,6 +160,11 @@ def clip_rows(features: NDArray[np.float64], bound: float) -> NDArray[np.float64
     width = features.shape[1]
     coarse = (52 - (width - 1).bit_length()) // 2
     largest = np.maximum(features.max(axis=1), -features.min(axis=1))[:, None]
+    if not (known := np.isfinite(largest)).all():
+        raise RowRangeError(
+            f"row {first_row + int(known.argmin())} has a feature that is no finite "
+            "number and cannot be clipped. Nothing was added."
+        )
     exponents = np.frexp(largest)[1]
     scaled = _times_two_to(features, coarse - exponents)
     norms = _norms(np.rint(scaled))

@@ -57,7 +57,8 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         *,
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        self.parts = tuple(build_part(part, i, stored) for i, part in enumerate(parts))
+        given = [build_part(part, i, stored) for i, part in enumerate(parts)]
+        self.parts = tuple(part.with_columns(None) for part in given)
         widths = {part.n_features for part in self.parts}
         if len(widths) != 1:
             raise FeatureMapError(
@@ -85,6 +86,13 @@ class ConcatenatedFeatures(AbstractFeatureMap):
             norm_bound=total if len(bounded) == len(norms) else None,
             frac_bits=max(bits),
         )
+        named = {part.columns for part in given if part.columns is not None}
+        if len(named) > 1:
+            raise FeatureMapError(
+                "the parts are planned for different columns: plan them for the same, "
+                "in the same order."
+            )
+        self.columns = named.pop() if named else None
 
     @property
     @override
@@ -140,6 +148,18 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         return np.concatenate(
             [part.evaluate(rows, first_row) for part in self.parts], axis=1
         )
+
+    @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        for index, part in enumerate(self.parts):
+            place, step = self.offset(index), 1 << (self.frac_bits - part.frac_bits)
+            entries = total.take(np.arange(place.start, place.stop)).to_ints()
+            if any(value % step for value in entries):
+                return False
+            own = Int128Array.from_ints(value // step for value in entries)
+            if not part.is_possible_total(own, count):
+                return False
+        return True
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:

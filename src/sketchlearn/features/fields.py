@@ -17,6 +17,7 @@ from sketchlearn.errors import FeatureMapError, quote
 
 __all__ = [
     "ARRAY",
+    "COLUMNS",
     "MODEL",
     "NAMES",
     "NETWORK",
@@ -150,6 +151,11 @@ NAMES = Field(
         and all(_is_name(name) for name in value)
         and len(set(value)) == len(value)
     ),
+    required=False,
+)
+COLUMNS = Field(
+    "a list of names",
+    lambda value: isinstance(value, list) and all(type(name) is str for name in value),
     required=False,
 )
 SCALING = Field(

@@ -135,6 +135,13 @@ class CountMinFeatures(_AbstractHashFeatures):
     kind: ClassVar[str] = "count-min"
 
     @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        # Every item is in one bucket of each table: all tables hold the same sum.
+        cells = total.to_ints()
+        starts = range(0, len(cells), self.width)
+        return len({sum(cells[i : i + self.width]) for i in starts}) == 1
+
+    @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
@@ -180,6 +187,12 @@ class BloomFeatures(_AbstractHashFeatures):
     """
 
     kind: ClassVar[str] = "bloom"
+
+    @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        unit = 1 << self.frac_bits  # a row is in a bucket, or it is not
+        whole = all(value % unit == 0 for value in total.to_ints())
+        return whole and total.within(0, count * unit)
 
     @override
     def evaluate(

@@ -17,6 +17,7 @@ from typing import Any, final
 from sketchlearn.errors import FeatureMapError, quote
 from sketchlearn.features.fields import (
     ARRAY,
+    COLUMNS,
     MODEL,
     NAMES,
     NETWORK,
@@ -327,6 +328,7 @@ _COMMON = {
     "version": SIZE,
     "scaling": or_none(SCALING),
     "stored": NAMES,
+    "columns": COLUMNS,
 }
 
 KINDS = {

@@ -160,6 +160,22 @@ class MomentFeatures(AbstractFeatureMap):
         i, j = self._pairs
         return np.concatenate([x, x[:, i] * x[:, j]], axis=1)
 
+    def scatter(self, total: Int128Array, count: int, frac_bits: int) -> list[int]:
+        r"""Variances in whole numbers, :math:`N \sum x^2 - (\sum x)^2`, exactly.
+
+        Of ``count`` rows with this total on a lattice of ``frac_bits``, one number per
+        feature, in squared steps of that lattice.
+        """
+        i, j = self._pairs
+        squares = self.n_features + np.flatnonzero(i == j)
+        return _scatter(total, squares, count, frac_bits)
+
+    @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        if self.order == "mean":
+            return True
+        return min(self.scatter(total, count, self.frac_bits)) >= 0
+
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         sums, products = np.zeros(self.n_features, np.int64), PartSum()
@@ -310,6 +326,15 @@ class CrossMomentFeatures(AbstractFeatureMap):
         parts = [x * 2.0**self.bits, x * x, products.reshape(len(x), -1)]
         return np.concatenate(parts, axis=1) * 2.0 ** (-2 * self.bits)
 
+    def scatter(self, total: Int128Array, count: int, frac_bits: int) -> list[int]:
+        """Variances in whole numbers: see :meth:`MomentFeatures.scatter`."""
+        squares = self.n_features + np.arange(self.n_features)
+        return _scatter(total, squares, count, frac_bits)
+
+    @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        return min(self.scatter(total, count, self.frac_bits)) >= 0
+
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         a = len(self.kept)
@@ -393,6 +418,15 @@ def random_groups(n_features: int, n_groups: int, seed: int) -> NDArray[np.float
     places = Draws(seed).permutation(n_features) % n_groups
     groups[np.arange(n_features), places] = 1.0
     return groups
+
+
+def _scatter(
+    total: Int128Array, squares: NDArray[np.int64], count: int, frac_bits: int
+) -> list[int]:
+    """N Σx² - (Σx)² of features whose sums come first and whose squares stand there."""
+    sums = total.take(np.arange(len(squares))).to_ints()
+    pairs = zip(sums, total.take(squares).to_ints(), strict=True)
+    return [(count * square << frac_bits) - mean * mean for mean, square in pairs]
 
 
 def _row_lattice(scaling: Scaling | None, reach: float, bits: int) -> RowLattice:

@@ -8,7 +8,7 @@ says whether it was read from rows or from something public.
 
 from __future__ import annotations
 
-from math import floor, sqrt
+from math import ceil, floor, sqrt
 from typing import Any, ClassVar, cast, final, get_args
 
 import numpy as np
@@ -208,6 +208,23 @@ class CellFeatures(AbstractFeatureMap):
             members = (cells == numbers[:, None]).astype(np.float64)
             total += (members @ local).astype(np.int64)
         return self._widen(total)
+
+    @override
+    def is_possible_total(self, total: Int128Array, count: int) -> bool:
+        unit, size = 1 << self.frac_bits, self.cell_size
+        limit, r = ceil(self.value_bound * unit), self.basis.shape[1]
+        entries, members = total.to_ints(), 0
+        for start in range(0, len(entries), size):
+            rows, rest = divmod(entries[start], unit)
+            others = entries[start + 1 : start + size]
+            if rows < 0 or rest or any(abs(value) > rows * limit for value in others):
+                return False
+            # Where squares are kept, no variance within a cell is negative.
+            pairs = zip(others[:r], others[r : 2 * r], strict=False)
+            if any(rows * square * unit < mean * mean for mean, square in pairs):
+                return False
+            members += rows
+        return members == count
 
     @property
     def _units(self) -> NDArray[np.float64]:

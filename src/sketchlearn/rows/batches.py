@@ -8,19 +8,17 @@ Feature maps are not known here.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NoReturn, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
 
 import click
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.columns import (
@@ -31,12 +29,13 @@ from sketchlearn.rows.columns import (
     check_columns,
     check_encodings,
     plan_columns,
+    select_features,
     to_floats,
 )
-from sketchlearn.rows.files import file_piece, find_files
-from sketchlearn.rows.pieces import Piece, to_piece
+from sketchlearn.rows.pieces import Piece
+from sketchlearn.rows.sources import Source, open_source, refuse_empty
 
-__all__ = ["Batches", "open_rows"]
+__all__ = ["Batches", "RowIndex", "open_rows"]
 
 LONG_INPUT = 200_000
 """Rows from which a progress bar is shown on a terminal without being asked for."""
@@ -65,34 +64,41 @@ class Batches:
         Number of rows of the input, if it is known without reading it.
     """
 
-    def __init__(self, source: _Source, options: _Options) -> None:
-        first, pieces = source.start()
+    def __init__(self, source: Source, options: _Options) -> None:
         self.source = source.text
         self.n_rows = source.n_rows
-        self._options = options
-        self._first = (first.names, first.types, first.source)
+        self._source, self._options = source, options
+        first = source.first
         self._plan = plan_columns(first, options.columns, options.encodings)
-        self.names = self._plan.names
-        self.n_features = self._plan.width
+        names, self._order = self._plan.names, options.order
+        if names is not None and self._order is not None:
+            names = tuple(names[i] for i in self._order)
+        self.names = names
+        width = self._plan.width if self._order is None else len(self._order)
+        self.n_features = width
         usual = min(32_768, max(2048, _BATCH_NUMBERS // max(self.n_features, 1)))
         self._batch_rows = options.batch_rows or usual
-        self._require_width(self._plan, options.n_features, first)
+        self._require_width(width, options.n_features, first)
         if self.n_rows == 0:
-            _refuse_empty(self.source)
-        self._again = None if source.once else source.start
-        self._stream = self._batches(pieces) if source.once else None
+            refuse_empty(self.source)
+        self._stream: Iterator[Floats] | None = None
         self._held: list[Floats] = []
 
     def __iter__(self) -> Iterator[Floats]:
         batches = self._open()
-        if self._again is None:
+        if self._source.once:
             batches = itertools.chain(self._held, batches)
             self._held, self._stream = [], None
         return _with_progress(batches, self.n_rows, self._options.progress)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the rows can be read more than once."""
+        return not self._source.once
+
     def peek(self, n_rows: int) -> Floats:
         """Up to ``n_rows`` first rows, which iteration still yields afterwards."""
-        held = self._held if self._again is None else []
+        held = self._held if self._source.once else []
         batches = self._open()
         count = sum(map(len, held))
         while count < n_rows and (batch := next(batches, None)) is not None:
@@ -102,14 +108,83 @@ class Batches:
             return np.empty((0, self.n_features), self._plan.dtype)
         return np.concatenate(held)[:n_rows]
 
-    def _open(self) -> Iterator[Floats]:
-        if self._again is not None:
-            return self._batches(self._again()[1])
-        if self._stream is None:
+    def select(self, names: Sequence[str]) -> Batches:
+        """The same rows with these features only, in this order.
+
+        The input is not opened again: of an iterator, nothing is lost. Its rows are
+        then read from the new batches, and no longer from these.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Some of :attr:`names`.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> frames = (pandas.DataFrame({"a": [i], "b": [-i]}) for i in (1, 2))
+        >>> np.concatenate(list(open_rows(frames).select(["b", "a"]))).tolist()
+        [[-1.0, 1.0], [-2.0, 2.0]]
+        """
+        if self._source.is_spent:
             raise RowsError(
-                f"{self.source} was already read and cannot be read twice. Open it "
-                "again, or pass an array, a frame or files."
+                f"columns of {self.source} are selected before its rows are read, "
+                "which happens only once. Select them when it is opened."
             )
+        if self.names == tuple(names):
+            return self
+        columns, order = select_features(self._plan, self.names, names, self.source)
+        known = self._options.encodings
+        options = replace(
+            self._options,
+            columns=columns,
+            encodings={name: known[name] for name in columns if name in known},
+            order=order,
+            n_features=None,
+        )
+        return Batches(self._source, options)
+
+    def index(self) -> RowIndex | None:
+        """What files say of their rows; None if not all do, or rows may be dropped."""
+        if self._source.once or self._options.on_invalid == "drop":
+            return None
+        if self._options.encodings or self.n_rows is None:
+            return None
+        spans, extremes, row = [], [], 0
+        for piece in self._source.pieces():
+            if piece.index is None or piece.n_rows is None:
+                return None
+            plan = self._plan_next(piece)
+            found = piece.index.extremes(plan.positions) if piece.n_rows else None
+            if found is not None:
+                extremes.append(found)
+            elif piece.n_rows:
+                return None
+            spans.append((row, row + piece.n_rows, piece, plan))
+            row += piece.n_rows
+
+        def take(start: int, stop: int) -> Floats:
+            parts = []
+            for begin, end, piece, plan in spans:
+                if piece.index is None or end <= start or begin >= stop:
+                    continue
+                ends = max(start, begin) - begin, min(stop, end) - begin
+                where = Where(piece.source, begin + ends[0], plan.columns)
+                for chunk in piece.index.take(plan.positions, *ends):
+                    parts.append(self._floats(chunk, plan, where))
+            return np.concatenate(parts)
+
+        ends = np.stack(extremes)
+        both = np.stack([ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)])
+        if self._order is not None:
+            both = both[:, self._order]
+        return RowIndex(row, both, take)
+
+    def _open(self) -> Iterator[Floats]:
+        if not self._source.once:
+            return self._batches(self._source.pieces())
+        if self._stream is None:
+            self._stream = self._batches(self._source.pieces())
         return self._stream
 
     def _batches(self, pieces: Iterator[Piece]) -> Iterator[Floats]:
@@ -136,31 +211,30 @@ class Batches:
             for chunk in piece.read(plan.positions, self._batch_rows):
                 for part in _slices(chunk, self._batch_rows):
                     where = Where(piece.source, row, plan.columns)
-                    block = self._finite(to_floats(part, plan, where), where)
+                    block = self._floats(part, plan, where)
                     row += len(part)
                     kept += len(block)
                     if len(block):
                         yield block
         if not kept:
-            _refuse_empty(self.source, dropped=row)
+            refuse_empty(self.source, dropped=row)
 
     def _plan_next(self, piece: Piece) -> Plan:
         """Plan a later piece by the names of the first one."""
-        names, types, source = self._first
-        columns = self._options.columns
-        if (piece.names, piece.types) == (names, types):
+        first, options = self._source.first, self._options
+        names = first.names
+        if (piece.names, piece.types) == (names, first.types):
             return self._plan
-        if columns is not None or names is None or piece.names is None:
-            plan = plan_columns(piece, columns, self._options.encodings)
-        else:
-            plan = plan_columns(piece, names, self._options.encodings)
-            extra = sorted(set(piece.names) - set(names))
-            if extra:
-                raise RowsError(
-                    f"{piece.source} has a column {extra[0]!r} that {source} does "
-                    "not have. Select the common columns with columns=[...]."
-                )
-        self._require_width(plan, self.n_features, piece)
+        named = options.columns is None and piece.names is not None
+        columns = names if named else options.columns
+        plan = plan_columns(piece, columns, options.encodings)
+        extra = set() if names is None else set(piece.names or ()) - set(names)
+        if extra and options.is_whole:
+            raise RowsError(
+                f"{piece.source} has a column {min(extra)!r} that {first.source} does "
+                "not have. Select the common columns with columns=[...]."
+            )
+        self._require_width(plan.width, self._plan.width, piece)
         return plan
 
     def of_width(self, n_features: int | None) -> Batches:
@@ -172,15 +246,19 @@ class Batches:
             )
         return self
 
-    def _require_width(self, plan: Plan, expected: int | None, piece: Piece) -> None:
-        if expected is not None and plan.width != expected:
+    def _require_width(self, width: int, expected: int | None, piece: Piece) -> None:
+        if expected is not None and width != expected:
             raise RowsError(
-                f"rows of {piece.source} have {plan.width} features, but {expected} "
+                f"rows of {piece.source} have {width} features, but {expected} "
                 "were expected. Nothing was added. Pass rows of that width, or select "
                 "columns with columns=[...]."
             )
 
-    def _finite(self, block: Floats, where: Where) -> Floats:
+    def _floats(self, chunk: Any, plan: Plan, where: Where) -> Floats:
+        """Features of a chunk, all of them finite."""
+        block = to_floats(chunk, plan, where)
+        if self._order is not None:
+            block = np.ascontiguousarray(block[:, self._order])
         with np.errstate(over="ignore", invalid="ignore"):
             total = block.sum()
         if np.isfinite(total):
@@ -207,6 +285,7 @@ def open_rows(
     columns: Columns = None,
     encodings: Mapping[str, Sequence[Any]] | None = None,
     on_invalid: Literal["raise", "drop"] = "raise",
+    header: bool | None = None,
     progress: bool | None = None,
     n_features: int | None = None,
     batch_rows: int | None = None,
@@ -228,6 +307,10 @@ def open_rows(
         ``"column=category"``.
     on_invalid : {"raise", "drop"}
         What to do with rows that hold NaN, infinities or missing values.
+    header : bool, optional
+        Whether the first line of CSV files holds the names of the columns; without
+        one they are named f0, f1 and so on. By default it does, and a first line of
+        nothing but numbers is refused.
     progress : bool, optional
         Show progress on stderr if that is a terminal; by default for long inputs.
     n_features : int, optional
@@ -254,10 +337,11 @@ def open_rows(
     (2, 3, [2, 1])
     """
     if isinstance(data, Batches):
-        if columns is not None or encodings is not None or on_invalid != "raise":
+        given = columns is not None or encodings is not None or header is not None
+        if given or on_invalid != "raise":
             raise RowsError(
-                "these rows are open already; pass columns, encodings and on_invalid "
-                "where they are opened."
+                "these rows are open already; pass columns, encodings, header and "
+                "on_invalid where they are opened."
             )
         return data.of_width(n_features)
     if on_invalid not in ("raise", "drop"):
@@ -267,105 +351,48 @@ def open_rows(
     known = check_encodings(encodings)
     options = _Options(
         columns=check_columns(columns),
+        is_whole=columns is None,
         encodings=known,
         on_invalid=on_invalid,
         progress=progress,
         n_features=n_features,
         batch_rows=batch_rows,
     )
-    return Batches(_open_source(data, known), options)
+    return Batches(open_source(data, known, header=header), options)
+
+
+@final
+@dataclass(frozen=True)
+class RowIndex:
+    """What files know of their rows without reading them.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many there are.
+    extremes : float64 array of shape (2, n_features)
+        Least and largest value of each feature.
+    take : callable
+        ``take(start, stop)`` reads some of them.
+    """
+
+    n_rows: int
+    extremes: NDArray[np.float64]
+    take: Callable[[int, int], Floats]
 
 
 @dataclass(frozen=True)
 class _Options:
     columns: tuple[str, ...] | tuple[int, ...] | None
+    is_whole: bool
+    """Whether all columns were asked for: a later one too many is an error."""
     encodings: Mapping[str, pa.Array]
     on_invalid: str
     progress: bool | None
     n_features: int | None
     batch_rows: int | None
-
-
-@dataclass(frozen=True)
-class _Source:
-    """An input: a stream of pieces, and whether it can be streamed only once."""
-
-    text: str
-    pieces: Callable[[], Iterator[Piece]]
-    once: bool = False
-    n_rows: int | None = None
-
-    def start(self) -> tuple[Piece, Iterator[Piece]]:
-        """The first piece, and all of them."""
-        pieces = self.pieces()
-        first = next(pieces, None)
-        if first is None:
-            _refuse_empty(self.text)
-        return first, itertools.chain([first], pieces)
-
-
-def _refuse_empty(source: str, dropped: int = 0) -> NoReturn:
-    if dropped:
-        raise RowsError(
-            f"0 rows are left of {source}: all {dropped} contain NaN or infinity, and "
-            "on_invalid='drop' leaves them out. Nothing was added."
-        )
-    raise RowsError(f"0 rows in {source}; at least 1 is needed. Nothing was added.")
-
-
-def _open_source(data: Any, encodings: Mapping[str, pa.Array]) -> _Source:
-    listed = isinstance(data, list | tuple)
-    head = data[0] if listed and data else data
-    if isinstance(head, str | os.PathLike):
-        return _file_source(data, encodings)
-    lazy = isinstance(head, pa.RecordBatchReader) or hasattr(head, "collect_batches")
-    if listed and (lazy or len(getattr(head, "shape", ())) >= 2):
-        return _batch_source(data)
-    piece = to_piece(data)
-    if piece is not None:
-        return _Source(piece.source, lambda: iter([piece]), piece.once, piece.n_rows)
-    text = isinstance(data, bytes | bytearray)
-    if isinstance(data, Iterable) and not (text or isinstance(data, Mapping)):
-        return _batch_source(data)
-    return _refuse_kind(data)
-
-
-def _file_source(data: Any, encodings: Mapping[str, pa.Array]) -> _Source:
-    paths, text = find_files(data)
-    encoded = {name: _text_type(known.type) for name, known in encodings.items()}
-
-    def pieces() -> Iterator[Piece]:
-        return (file_piece(path, encoded) for path in paths)
-
-    n_rows: int | None = None
-    if not any(".csv" in Path(path).name.lower() for path in paths):
-        counts = [piece.n_rows for piece in pieces()]
-        known = [count for count in counts if count is not None]
-        n_rows = sum(known) if len(known) == len(counts) else None
-    return _Source(text, pieces, n_rows=n_rows)
-
-
-def _text_type(kind: pa.DataType) -> pa.DataType:
-    """Type in which text files hold categories of a type."""
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return pa.float64() if number else kind
-
-
-def _batch_source(data: Iterable[Any]) -> _Source:
-    once = isinstance(data, Iterator)
-    if isinstance(data, list | tuple):
-        once = any(isinstance(batch, pa.RecordBatchReader) for batch in data)
-
-    def pieces() -> Iterator[Piece]:
-        for number, batch in enumerate(data):
-            try:
-                piece = to_piece(batch) or _refuse_kind(batch)
-            except RowsError as error:
-                raise RowsError(f"batch {number}: {error}") from error
-            source = f"batch {number} ({piece.source})"
-            yield dataclasses.replace(piece, source=source)
-
-    return _Source(f"a {type(data).__name__} of batches", pieces, once)
+    order: tuple[int, ...] | None = None
+    """Features to take, where not all of them in the order of the columns."""
 
 
 def _slices(chunk: Any, size: int) -> Iterator[Any]:
@@ -374,19 +401,6 @@ def _slices(chunk: Any, size: int) -> Iterator[Any]:
         return
     for start in range(0, len(chunk), size):
         yield chunk.slice(start, size)
-
-
-def _refuse_kind(data: Any) -> NoReturn:
-    if isinstance(data, Mapping):
-        raise RowsError(
-            "a dict is not a table of rows. Pass pandas.DataFrame(data), or an array."
-        )
-    raise RowsError(
-        f"cannot read rows from a {type(data).__name__}. Pass a NumPy array, a nested "
-        "list, a pandas or polars frame, an Arrow table, a SciPy sparse matrix, a "
-        "torch tensor, a generator of such batches, or a path, glob or folder of "
-        "Parquet, CSV, Arrow or .npy files."
-    )
 
 
 def _with_progress(

@@ -11,7 +11,7 @@ import importlib
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "check_columns",
     "check_encodings",
     "plan_columns",
+    "select_features",
     "to_floats",
 ]
 
@@ -143,6 +144,39 @@ def plan_columns(
     return Plan(positions, names, tuple(categories), single)
 
 
+def select_features(
+    plan: Plan, names: tuple[str, ...] | None, wanted: Sequence[str], source: str
+) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
+    """Columns that hold some features of a plan, and the features among theirs.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of columns with names.
+    names : tuple of str, or None
+        Names of the features there are: those of the plan, or some of them.
+    wanted : sequence of str
+        Names of the features to take, in this order.
+    source : str
+        Short description of the input.
+    """
+    if names is None or plan.columns is None:
+        raise RowsError(f"{source} has no column names to select by.")
+    chosen = check_columns(wanted) or ()
+    owners, listed = dict[str, str](), dict[str, list[str]]()
+    for column, known in zip(plan.columns, plan.categories, strict=True):
+        one = replace(plan, columns=(column,), categories=(known,))
+        listed[column] = list(one.names or ())
+        owners |= dict.fromkeys(listed[column], column)
+    for name in chosen:
+        if name not in names:
+            _refuse_column(name, source, names)
+    columns = tuple(dict.fromkeys(owners[str(name)] for name in chosen))
+    place = {name: i for i, name in enumerate(n for c in columns for n in listed[c])}
+    order = tuple(place[str(name)] for name in chosen)
+    return columns, None if order == tuple(range(len(place))) else order
+
+
 def to_floats(rows: Any, plan: Plan, where: Where) -> Floats:
     """Turn an array or Arrow record batch into a C-contiguous array of floats.
 
@@ -232,7 +266,7 @@ def _positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
         found = {name: position for position, name in enumerate(names)}
         for column in columns:
             if column not in found:
-                _refuse_column(column, piece, names)
+                _refuse_column(column, piece.source, names)
         return tuple(found[str(column)] for column in columns)
     for position in columns:
         if isinstance(position, str):
@@ -248,13 +282,12 @@ def _positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
     return tuple(int(position) for position in columns)
 
 
-def _refuse_column(name: str | int, piece: Piece, names: Sequence[str]) -> NoReturn:
+def _refuse_column(name: str | int, source: str, names: Sequence[str]) -> NoReturn:
     close = difflib.get_close_matches(str(name), names, 1)
     guess = f"; did you mean {close[0]!r}?" if close else "."
     more = ", .." if len(names) > 10 else ""
     raise RowsError(
-        f"no column {name!r} in {piece.source}{guess} "
-        f"Columns: {', '.join(names[:10])}{more}"
+        f"no column {name!r} in {source}{guess} Columns: {', '.join(names[:10])}{more}"
     )
 
 
@@ -265,7 +298,7 @@ def _refuse_encoding(name: str, piece: Piece, names: Sequence[str] | None) -> No
             "names. Pass a frame, an Arrow table or a file with names."
         )
     if name not in piece.names:
-        _refuse_column(name, piece, piece.names)
+        _refuse_column(name, piece.source, piece.names)
     raise RowsError(
         f"encodings names the column {name!r}, which columns=[...] leaves out. "
         "Add it there, or remove its encoding."

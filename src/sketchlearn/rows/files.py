@@ -12,6 +12,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.rows.pieces import Piece, Reader, array_piece
+from sketchlearn.rows.parquet import parquet_piece
+from sketchlearn.rows.pieces import Piece, Reader, array_piece, guarded
 
 __all__ = ["file_piece", "find_files"]
 
 CSV_BLOCK_BYTES = 1 << 20
 """Text parsed at once; the first block decides the types of the columns."""
-
-PARQUET_BUFFER_BYTES = 1 << 18
-"""Bytes read ahead for each column, so that memory does not grow with row groups."""
 
 SUFFIXES = {
     ".parquet": "Parquet",
@@ -70,7 +69,9 @@ def find_files(data: Any) -> tuple[list[Path], str]:
     return paths, f"{len(paths)} files ({os.fspath(data[0])!r}, ..)"
 
 
-def file_piece(path: Path, encoded: Mapping[str, pa.DataType]) -> Piece:
+def file_piece(
+    path: Path, encoded: Mapping[str, pa.DataType], header: bool | None = None
+) -> Piece:
     """Open one file by its suffix.
 
     Parameters
@@ -79,12 +80,16 @@ def file_piece(path: Path, encoded: Mapping[str, pa.DataType]) -> Piece:
         An existing file.
     encoded : mapping of column name to Arrow type
         Types in which to read columns of text files that will be one-hot encoded.
+    header : bool, optional
+        Whether a text file begins with names; refused where that is in doubt.
     """
     kind = SUFFIXES[_suffix(path)]
+    if header is not None and kind != "CSV":
+        raise RowsError(f"header is for CSV files; {str(path)!r} is none.")
     if kind == "Parquet":
-        return _parquet_piece(path)
+        return parquet_piece(path, blaming=partial(_blaming, path))
     if kind == "CSV":
-        return _csv_piece(path, encoded)
+        return _csv_piece(path, encoded, header)
     return _arrow_piece(path) if kind == "Arrow" else _npy_piece(path)
 
 
@@ -161,15 +166,6 @@ def _blaming(path: Path) -> Iterator[None]:
         raise RowsError(f"cannot read {str(path)!r} as {kind}. {hint}") from error
 
 
-def _guarded(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
-    while True:
-        with _blaming(path):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
-
-
 def _schema_piece(
     path: Path, schema: pa.Schema, read: Reader, n_rows: int | None
 ) -> Piece:
@@ -178,35 +174,22 @@ def _schema_piece(
     return Piece(repr(str(path)), names, types, read, n_rows)
 
 
-def _parquet_piece(path: Path) -> Piece:
-    parquet = importlib.import_module("pyarrow.parquet")
-
-    def start() -> Any:
-        # Without pre-buffering, memory is bounded by the buffers, not the row groups.
-        return parquet.ParquetFile(
-            path, pre_buffer=False, buffer_size=PARQUET_BUFFER_BYTES
-        )
-
-    with _blaming(path), start() as file:
-        schema, n_rows = file.schema_arrow, file.metadata.num_rows
-
-    def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        names = [schema.names[position] for position in positions]
-        with _blaming(path):
-            file = start()
-            batches = file.iter_batches(batch_size=batch_rows, columns=names)
-        with file:
-            for batch in _guarded(path, batches):
-                yield batch.select(names)
-
-    return _schema_piece(path, schema, read, n_rows)
-
-
-def _csv_piece(path: Path, encoded: Mapping[str, pa.DataType]) -> Piece:
+def _csv_piece(
+    path: Path, encoded: Mapping[str, pa.DataType], header: bool | None
+) -> Piece:
     csv = importlib.import_module("pyarrow.csv")
-    reading = csv.ReadOptions(block_size=CSV_BLOCK_BYTES)
+    reading = csv.ReadOptions(
+        block_size=CSV_BLOCK_BYTES, autogenerate_column_names=header is False
+    )
     with _blaming(path), csv.open_csv(path, read_options=reading) as first:
         found = first.schema
+        names = list(found.names)
+    if header is None and all(_looks_like_data(name) for name in names):
+        raise RowsError(
+            f"the first line of {str(path)!r} holds nothing but numbers: names, or a "
+            "row? Open it with open_rows(path, header=False) if it is a row (columns "
+            "are then named f0, f1 and so on), or header=True if these are names."
+        )
     whole = {field.name for field in found if pa.types.is_integer(field.type)}
     types = {field.name: field.type for field in found}
     for name, found_type in types.items():
@@ -225,13 +208,24 @@ def _csv_piece(path: Path, encoded: Mapping[str, pa.DataType]) -> Piece:
         with _blaming(path):
             file = csv.open_csv(path, read_options=reading, convert_options=convert)
         with file:
-            for batch in _guarded(path, iter(file)):
+            for batch in guarded(iter(file), partial(_blaming, path)):
                 _require_exact(batch, checked, row, path)
                 row += len(batch)
                 yield batch
 
     schema = pa.schema([(name, types[name]) for name in found.names])
     return _schema_piece(path, schema, read, None)
+
+
+def _looks_like_data(name: str) -> bool:
+    """Whether a cell of a first line may be a value: a number, or a missing one."""
+    if name.strip().lower() in ("", "na", "n/a", "#n/a", "null", "none"):
+        return True
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _require_exact(
@@ -275,7 +269,7 @@ def _arrow_piece(path: Path) -> Piece:
         else:
             batches = iter(file)
         with file:
-            for batch in _guarded(path, batches):
+            for batch in guarded(batches, partial(_blaming, path)):
                 yield batch.select(names)
 
     return _schema_piece(path, schema, read, n_rows)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse
+from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
 
-__all__ = ["Piece", "Reader", "array_piece", "to_piece"]
+__all__ = ["Index", "Piece", "Reader", "array_piece", "guarded", "to_piece"]
 
 PANDAS_ROWS = 1 << 16
 """Rows of a pandas frame converted at once."""
@@ -46,6 +48,8 @@ class Piece:
         Number of rows, if it is known without reading.
     once : bool
         Whether it can be read only once.
+    index : Index, optional
+        What the file itself says of its rows.
     """
 
     source: str
@@ -54,6 +58,37 @@ class Piece:
     read: Reader
     n_rows: int | None = None
     once: bool = False
+    index: Index | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Index:
+    """What a file knows of its rows without reading all of them.
+
+    Parameters
+    ----------
+    extremes : callable
+        ``extremes(positions)`` gives the least and the largest value of each of these
+        columns, shape (2, n), or None where the file does not say.
+    take : callable
+        ``take(positions, start, stop)`` streams some rows of these columns.
+    """
+
+    extremes: Callable[[Sequence[int]], NDArray[np.float64] | None]
+    take: Callable[[Sequence[int], int, int], Iterator[Any]]
+
+
+def guarded(
+    batches: Iterator[Any], blaming: Callable[[], AbstractContextManager[None]]
+) -> Iterator[Any]:
+    """The same batches, with errors of their reader told by ``blaming``."""
+    while True:
+        with blaming():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def to_piece(data: Any) -> Piece | None:

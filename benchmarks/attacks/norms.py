@@ -1,0 +1,101 @@
+"""Attack: find a row whose integer features are longer than their map's norm bound.
+
+75,000 rows, of which the maps take two thirds: every binade of float64, rows just
+beside the bound, one large entry among tiny ones, equal entries, denormals. The norm of
+what is summed is computed in Python integers and compared with the bound that noise is
+calibrated to.
+
+usage: python3 dev.py run benchmarks/attacks/norms.py [--rows 75000]
+"""
+
+import argparse
+import json
+import sys
+
+import numpy as np
+
+import sketchlearn as sl
+from sketchlearn.errors import RowRangeError
+
+WIDTH = 6
+
+
+def maps():
+    """Maps with a norm bound of their own, clipped ones and concatenations."""
+    moments = sl.MomentFeatures(WIDTH, order="mean", reach=2.0**16)
+    for bound in (1e-6, 1 / 3, 1.0, 1e6):
+        yield sl.clipped(moments, norm_bound=bound)
+    wide = sl.MomentFeatures(WIDTH, order="covariance", reach=2.0**10)
+    yield sl.clipped(wide, norm_bound=0.7)
+    waves = sl.FourierFeatures(WIDTH, 16, scale=0.5)
+    yield waves
+    yield sl.clipped(waves, norm_bound=0.9)
+    parts = [sl.clipped(moments, norm_bound=bound) for bound in (1e-3, 1.0)]
+    yield sl.ConcatenatedFeatures(parts)
+    huge = sl.Scaling.from_bounds(-1e300, 1e300, n_features=WIDTH)
+    yield sl.clipped(sl.MomentFeatures(WIDTH, scaling=huge), norm_bound=1.0)
+    yield sl.ConcatenatedFeatures([waves, sl.clipped(wide, norm_bound=1.0)])
+
+
+def adversarial(n, rng):
+    """Rows of every size and shape."""
+    signs = rng.choice([-1.0, 1.0], (n, WIDTH))
+    sizes = 2.0 ** rng.uniform(-60, 60, (n, 1))
+    kinds = rng.integers(0, 6, n)[:, None]
+    near = rng.normal(size=(n, WIDTH))
+    near /= np.linalg.norm(near, axis=1, keepdims=True)
+    near *= np.nextafter(1.0, rng.choice([0.0, 2.0], (n, 1)))
+    one = np.where(np.arange(WIDTH) == 0, 1.0, 1e-30)
+    shapes = [
+        signs * sizes,
+        near,
+        near * rng.choice([1e-6, 1 / 3, 0.7, 0.9, 1e6], (n, 1)),
+        signs * one * sizes,
+        signs * 5e-324 * rng.integers(1, 1000, (n, WIDTH)),
+        signs * 2.0 ** rng.uniform(-990, 990, (n, WIDTH)),
+    ]
+    return np.choose(kinds, shapes)
+
+
+def longest(phi, rows):
+    """Largest squared norm in lattice steps, over rows that the map takes."""
+    worst, taken = 0, 0
+    for block in np.array_split(rows, max(1, len(rows) // 256)):
+        try:
+            features = phi(block)
+        except RowRangeError:
+            features = np.concatenate([_alone(phi, row) for row in block])
+        steps = np.ldexp(features, phi.frac_bits)
+        assert (steps == np.rint(steps)).all()
+        for row in steps.tolist():
+            worst = max(worst, sum(int(value) ** 2 for value in row))
+        taken += len(features)
+    return worst, taken
+
+
+def _alone(phi, row):
+    try:
+        return phi(row[None])
+    except RowRangeError:
+        return np.empty((0, phi.sketch_size))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=75_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    rng, trials, breaks = np.random.default_rng(arguments.seed), 0, 0
+    found = list(maps())
+    for phi in found:
+        rows = adversarial(-(-arguments.rows // len(found)), rng)
+        worst, taken = longest(phi, rows)
+        trials += taken
+        breaks += worst > phi.spec.norm_steps**2
+        print(f"# {phi.kind}: {taken} of {len(rows)} taken", file=sys.stderr)
+    print(json.dumps({"attack": "integer norms", "trials": trials, "breaks": breaks}))
+    sys.exit(1 if breaks else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Parquet files: columns streamed in bounded memory, and what their index says.
+
+Row groups carry the least and the largest value of each column, and can be read one
+by one; both let a plan look at a whole file without reading it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sketchlearn.rows.pieces import Index, Piece, guarded
+
+__all__ = ["parquet_piece"]
+
+BUFFER_BYTES = 1 << 18
+"""Bytes read ahead for each column, so that memory does not grow with row groups."""
+
+_TOLD = {
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "int64",
+    "float",
+    "double",
+}
+"""Types whose extremes in the index are their values."""
+
+
+def parquet_piece(
+    path: Path, *, blaming: Callable[[], AbstractContextManager[None]]
+) -> Piece:
+    """Open a Parquet file.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file.
+    blaming : callable
+        Context in which errors of the reader name the file.
+    """
+    parquet = importlib.import_module("pyarrow.parquet")
+
+    def start() -> Any:
+        # Without pre-buffering, memory is bounded by the buffers, not the row groups.
+        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
+
+    def stream(positions: Sequence[int], **options: Any) -> Iterator[pa.RecordBatch]:
+        names = [schema.names[position] for position in positions]
+        with blaming():
+            file = start()
+            batches = file.iter_batches(columns=names, **options)
+        with file:
+            for batch in guarded(batches, blaming):
+                yield batch.select(names)
+
+    def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        return stream(positions, batch_size=batch_rows)
+
+    def take(
+        positions: Sequence[int], begin: int, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        groups = np.flatnonzero((ends > begin) & (starts < end))
+        row = int(starts[groups[0]])
+        size = max(end - begin, 1)
+        for batch in stream(positions, row_groups=groups.tolist(), batch_size=size):
+            first, last = max(begin - row, 0), min(end - row, len(batch))
+            if first < last:
+                yield batch.slice(first, last - first)
+            row += len(batch)
+            if row >= end:
+                return
+
+    def extremes(positions: Sequence[int]) -> NDArray[np.float64] | None:
+        with blaming(), start() as file:
+            return _extremes(file.metadata, [schema.field(i) for i in positions])
+
+    with blaming(), start() as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        names, types = tuple(schema.names), tuple(map(str, schema.types))
+        n_rows = metadata.num_rows
+        groups = range(metadata.num_row_groups)
+        sizes = np.array([metadata.row_group(i).num_rows for i in groups], np.int64)
+    index = Index(extremes, take)
+    return Piece(repr(str(path)), names, types, read, n_rows, index=index)
+
+
+def _extremes(metadata: Any, columns: Sequence[pa.Field]) -> NDArray[np.float64] | None:
+    """Least and largest value of each column, if every row group tells them."""
+    places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    found = np.empty((2, len(columns)))
+    found[0], found[1] = np.inf, -np.inf
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for i, field in enumerate(columns):
+            place = places.get(field.name)
+            if str(field.type) not in _TOLD or place is None:
+                return None
+            told = group.column(place).statistics
+            if not group.num_rows:
+                continue
+            if told is None or not told.has_min_max:
+                return None
+            low, high = float(told.min), float(told.max)
+            if not (isfinite(low) and isfinite(high)):
+                return None
+            found[0, i] = min(found[0, i], low)
+            found[1, i] = max(found[1, i], high)
+    return found if np.isfinite(found).all() else None

@@ -1,0 +1,210 @@
+"""Sources: what an input is made of, and how often it can be read.
+
+An input is a stream of pieces. Arrays, frames and files start it anew as often as one
+likes; an iterator or an Arrow reader is opened once, and a second opening, which would
+begin somewhere in the middle, is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, final
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from sketchlearn.errors import RowsError
+from sketchlearn.rows.files import file_piece, find_files
+from sketchlearn.rows.pieces import Piece, to_piece
+
+__all__ = ["Source", "open_source", "refuse_empty"]
+
+_OPENED: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Iterators that were opened, by identity: themselves, or the source that holds them
+where they cannot be referred to weakly."""
+
+
+@final
+class Source:
+    """An input: a stream of pieces, and whether it can be streamed only once.
+
+    Parameters
+    ----------
+    text : str
+        Short description for messages.
+    start : callable
+        Begins the stream of pieces.
+    once : bool
+        Whether it can begin only once.
+    n_rows : int or None
+        Number of rows, if it is known without reading.
+
+    Attributes
+    ----------
+    first : Piece
+        The first piece, which the stream yields too.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        start: Callable[[], Iterator[Piece]],
+        *,
+        once: bool = False,
+        n_rows: int | None = None,
+    ) -> None:
+        self.text, self.once, self.n_rows = text, once, n_rows
+        self._start = start
+        self._begun: Iterator[Piece] | None = None
+
+    def open(self) -> None:
+        """Look at the first piece."""
+        pieces = self._start()
+        first = next(pieces, None)
+        if first is None:
+            refuse_empty(self.text)
+        self.first = first
+        self._begun = itertools.chain([first], pieces) if self.once else None
+
+    def pieces(self) -> Iterator[Piece]:
+        """All pieces from the first one on."""
+        if not self.once:
+            return self._start()
+        if self._begun is None:
+            raise RowsError(
+                f"{self.text} was already read and cannot be read twice. Open it "
+                "again, or pass an array, a frame or files."
+            )
+        pieces, self._begun = self._begun, None
+        return pieces
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether its only stream has been handed out."""
+        return self.once and self._begun is None
+
+
+def open_source(
+    data: Any, encodings: Mapping[str, pa.Array], *, header: bool | None = None
+) -> Source:
+    """Tell what an input is, and open its first piece.
+
+    Parameters
+    ----------
+    data, header
+        As in :func:`sketchlearn.rows.batches.open_rows`.
+    encodings : mapping of column name to Arrow array
+        Categories of the columns to one-hot encode.
+    """
+    source = _describe(data, encodings, header)
+    items = data if isinstance(data, list | tuple) else [data]
+    for item in items if source.once else []:
+        if isinstance(item, Iterator | pa.RecordBatchReader):
+            _claim(item, source)
+    source.open()
+    return source
+
+
+def refuse_empty(source: str, dropped: int = 0) -> NoReturn:
+    """Say that there are no rows, or none left."""
+    if dropped:
+        raise RowsError(
+            f"0 rows are left of {source}: all {dropped} contain NaN or infinity, and "
+            "on_invalid='drop' leaves them out. Nothing was added."
+        )
+    raise RowsError(f"0 rows in {source}; at least 1 is needed. Nothing was added.")
+
+
+def _claim(stream: Any, source: Source) -> None:
+    """Refuse an iterator that was opened before: its first rows are gone."""
+    if id(stream) in _OPENED:
+        raise RowsError(
+            f"this {type(stream).__name__} was opened before and cannot be read "
+            "twice: its first rows would be missing. Make a new one, or pass an "
+            "array, a frame, a list of batches or files."
+        )
+    try:
+        _OPENED[id(stream)] = stream
+    except TypeError:  # map and zip: known for as long as their source is
+        _OPENED[id(stream)] = source
+
+
+def _describe(
+    data: Any, encodings: Mapping[str, pa.Array], header: bool | None
+) -> Source:
+    listed = isinstance(data, list | tuple)
+    head = data[0] if listed and data else data
+    if isinstance(head, str | os.PathLike):
+        return _file_source(data, encodings, header)
+    if header is not None:
+        raise RowsError("header is for CSV files; leave it out for other data.")
+    lazy = isinstance(head, pa.RecordBatchReader) or hasattr(head, "collect_batches")
+    if listed and (lazy or len(getattr(head, "shape", ())) >= 2):
+        return _batch_source(data)
+    piece = to_piece(data)
+    if piece is not None:
+        pieces = [piece]
+        return Source(
+            piece.source, lambda: iter(pieces), once=piece.once, n_rows=piece.n_rows
+        )
+    text = isinstance(data, bytes | bytearray)
+    if isinstance(data, Iterable) and not (text or isinstance(data, Mapping)):
+        return _batch_source(data)
+    return _refuse_kind(data)
+
+
+def _file_source(
+    data: Any, encodings: Mapping[str, pa.Array], header: bool | None
+) -> Source:
+    paths, text = find_files(data)
+    encoded = {name: _text_type(known.type) for name, known in encodings.items()}
+
+    def pieces() -> Iterator[Piece]:
+        return (file_piece(path, encoded, header) for path in paths)
+
+    n_rows: int | None = None
+    if not any(".csv" in Path(path).name.lower() for path in paths):
+        counts = [piece.n_rows for piece in pieces()]
+        known = [count for count in counts if count is not None]
+        n_rows = sum(known) if len(known) == len(counts) else None
+    return Source(text, pieces, n_rows=n_rows)
+
+
+def _text_type(kind: pa.DataType) -> pa.DataType:
+    """Type in which text files hold categories of a type."""
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return pa.float64() if number else kind
+
+
+def _batch_source(data: Iterable[Any]) -> Source:
+    once = isinstance(data, Iterator)
+    if isinstance(data, list | tuple):
+        once = any(isinstance(batch, pa.RecordBatchReader) for batch in data)
+
+    def pieces() -> Iterator[Piece]:
+        for number, batch in enumerate(data):
+            try:
+                piece = to_piece(batch) or _refuse_kind(batch)
+            except RowsError as error:
+                raise RowsError(f"batch {number}: {error}") from error
+            source = f"batch {number} ({piece.source})"
+            yield dataclasses.replace(piece, source=source)
+
+    return Source(f"a {type(data).__name__} of batches", pieces, once=once)
+
+
+def _refuse_kind(data: Any) -> NoReturn:
+    if isinstance(data, Mapping):
+        raise RowsError(
+            "a dict is not a table of rows. Pass pandas.DataFrame(data), or an array."
+        )
+    raise RowsError(
+        f"cannot read rows from a {type(data).__name__}. Pass a NumPy array, a nested "
+        "list, a pandas or polars frame, an Arrow table, a SciPy sparse matrix, a "
+        "torch tensor, a generator of such batches, or a path, glob or folder of "
+        "Parquet, CSV, Arrow or .npy files."
+    )

@@ -1,0 +1,114 @@
+"""Survey: the range of each column, and some rows from all over the input.
+
+A plan made from rows should be the same whether they come as an array, in files or
+from an iterator. So the range is that of all rows, the sample is told by row numbers
+alone, and values are float64. Only an iterator, which cannot be read twice, is judged
+by its first rows; they are all of them if it is short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.columns import Floats
+
+__all__ = ["Survey", "survey_rows"]
+
+BLOCKS = 8
+"""Blocks of rows in a sample, at most."""
+
+BLOCK_ROWS = 512
+_BLOCK_NUMBERS = 2**19
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What is known of rows before they are sketched.
+
+    Parameters
+    ----------
+    low, high : float64 arrays of shape (n_features,)
+        Least and largest value of each column.
+    some : float64 array of shape (n, n_features)
+        Rows from all over the input: every s-th block of 512 rows (fewer if they are
+        wide), s being the least power of two that leaves at most eight blocks.
+    n_rows : int
+        How many rows were looked at.
+    is_whole : bool
+        Whether these are all rows.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    some: NDArray[np.float64]
+    n_rows: int
+    is_whole: bool
+
+
+def survey_rows(batches: Batches, *, first_rows: int) -> Survey:
+    """Look at rows before they are sketched.
+
+    Parameters
+    ----------
+    batches : Batches
+        They can still be read afterwards. Those that can be read again are read
+        once for this, except Parquet files whose index tells enough.
+    first_rows : int
+        How many rows of an iterator to look at.
+    """
+    size = max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // batches.n_features))
+    found = _Sample(size)
+    if not batches.is_repeatable:
+        first = batches.peek(first_rows + 1)
+        found.add(first[:first_rows])
+        return found.survey(is_whole=len(first) <= first_rows)
+    index = batches.index()
+    if index is None:
+        for batch in batches:
+            found.add(batch)
+        return found.survey(is_whole=True)
+    step = size
+    while index.n_rows > BLOCKS * step:
+        step *= 2
+    spans = [(start, start + size) for start in range(0, index.n_rows, step)]
+    some = np.concatenate([index.take(*span) for span in spans]).astype(np.float64)
+    low, high = index.extremes + 0.0  # -0.0 becomes 0.0
+    return Survey(low, high, some, index.n_rows, is_whole=True)
+
+
+class _Sample:
+    """Extremes and every s-th block of the rows so far."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._stride, self._row = size, 1, 0
+        self._blocks: dict[int, list[Floats]] = {}
+        self._low: Floats | None = None
+        self._high: Floats | None = None
+
+    def add(self, batch: Floats) -> None:
+        low, high = batch.min(axis=0), batch.max(axis=0)
+        self._low = low if self._low is None else np.minimum(self._low, low)
+        self._high = high if self._high is None else np.maximum(self._high, high)
+        begin, end = self._row, self._row + len(batch)
+        while end > BLOCKS * self._stride * self._size:
+            self._stride *= 2
+        step = self._stride * self._size
+        self._blocks = {b: k for b, k in self._blocks.items() if not b % self._stride}
+        for start in range(begin // step * step, end, step):
+            rows = batch[max(start - begin, 0) : max(start + self._size - begin, 0)]
+            if len(rows):
+                self._blocks.setdefault(start // self._size, []).append(rows.copy())
+        self._row = end
+
+    def survey(self, *, is_whole: bool) -> Survey:
+        assert self._low is not None, "batches are never empty"
+        assert self._high is not None
+        some = np.concatenate([part for kept in self._blocks.values() for part in kept])
+        low, high = (ends.astype(np.float64) + 0.0 for ends in (self._low, self._high))
+        return Survey(low, high, some.astype(np.float64), self._row, is_whole)

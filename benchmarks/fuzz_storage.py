@@ -1,40 +1,331 @@
-"""Coverage-guided fuzzing of the file reader; needs ``pip install atheris``.
+"""Forged files against the reader: no foreign error, no hang, no memory bomb, no tear.
 
-Whatever the bytes, the reader answers with a sketch, a map or SketchFileError.
+Files are changed by their structure (fields of headers, values in descriptions, types
+and shapes of tensors, numbers in them) and signed anew, so that they pass the checksum.
+Whatever they hold, ``load`` gives an object or ``SketchFileError``; what is accepted is
+written back as the same bytes and can be used: inspected, merged, evaluated, decoded,
+or refused by an error of ours. Each worker has a limit on its memory and on the time of
+each case. One JSON line per attack; the exit code is 1 if one broke something.
 
-usage: python3 dev.py run benchmarks/fuzz_storage.py -max_total_time=600
+usage: python3 dev.py run benchmarks/fuzz_storage.py [--cases N] [--kills N] [--seed N]
 """
 
+import argparse
+import io
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
 import sys
+import tempfile
+import time
+import traceback
+import tracemalloc
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import numpy as np
+from forgery import (
+    MAP_BYTES,
+    bombs,
+    forge,
+    forge_total,
+    make_maps,
+    make_old,
+    make_private,
+    make_sketches,
+    make_weights,
+    statement_bombs,
+)
 
 import sketchlearn as sl
-from sketchlearn.errors import SketchFileError, import_extra
+from sketchlearn import cli, weights
+from sketchlearn.errors import SketchFileError, SketchlearnError
+
+ROOM = 2**30
+"""Bytes a worker may take beyond what it has when it starts."""
+
+SECONDS = 120
+"""A case that takes longer hangs, however busy the machine is."""
+
+CHUNK = 500
+
+
+# What must hold.
+
+
+class Broken(Exception):
+    """Something happened that must not happen to any file."""
+
+
+def ours(call):
+    """The value of a call, or None where it ends in an error of ours."""
+    try:
+        return call()
+    except SketchlearnError:
+        return None
+
+
+def check_file(data, folder):
+    """A file is refused, or is what save would write and can be used."""
+    try:
+        found = sl.loads(data, max_bytes=MAP_BYTES)
+    except SketchFileError as error:
+        require_readable(str(error))
+        return False
+    if sl.dumps(found) != data:
+        raise Broken("accepted bytes that save would not write")
+    repr(found)
+    path = Path(folder, "case.sketch")
+    path.write_bytes(data)
+    inspect(path)
+    if isinstance(found, sl.AbstractFeatureMap):
+        if found.n_features < 10**5:
+            ours(lambda: found(np.zeros((1, found.n_features))))
+            ours(lambda: sl.sketch_rows(np.zeros((2, found.n_features)), found))
+        return True
+    ours(lambda: found.feature_map)
+    ours(lambda: found.with_map(sl.FourierFeatures(3, 8)))
+    ours(lambda: (found.count, found.features.origin))
+    if isinstance(found, sl.Sketch):
+        found._repr_html_()
+        ours(lambda: found.pooled)
+        ours(lambda: found + found)
+        ours(lambda: found - found)
+    else:
+        ours(lambda: found.read_mean(allow_noisy=True))
+        ours(lambda: found.noise_std)
+    return True
+
+
+def inspect(path):
+    """The command line says what a file holds, or why not, in plain letters."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            cli.main(["inspect", str(path)], standalone_mode=False)
+        except SystemExit as stop:
+            if stop.code != 1:
+                raise Broken(f"inspect ended with code {stop.code}") from stop
+    require_readable(err.getvalue())
+    if not out.getvalue().replace("\n", "").isprintable():
+        raise Broken("inspect printed what is not printable")
+
+
+def require_readable(message):
+    if len(message) > 1000 or not message.replace("\n", "").isprintable():
+        raise Broken(f"an error of {len(message)} characters: {message[:200]!a}")
+
+
+def check_weights(data, folder):
+    """A weights file is refused, or is what save_weights would write."""
+    path = Path(folder, "case.safetensors")
+    path.write_bytes(data)
+    try:
+        found = weights.load_weights(path)
+    except SketchFileError as error:
+        require_readable(str(error))
+        return False
+    if weights._encode(found) != data:
+        raise Broken("accepted bytes that save_weights would not write")
+    net = ours(lambda: sl.SQNet.from_weights(found))
+    if net is not None:
+        phi = ours(net.feature_map)
+        ours(net.decoder)
+        if phi is not None and phi.n_features < 10**5:
+            ours(lambda: phi(np.zeros((1, phi.n_features))))
+    return True
+
+
+def check_models(data, folder):
+    """Every estimator decodes a file that loads, or refuses it by an error of ours."""
+    found = ours(lambda: sl.loads(data, max_bytes=MAP_BYTES))
+    if found is None or isinstance(found, sl.AbstractFeatureMap):
+        return False
+    for model in (
+        sl.CompressivePCA(2),
+        sl.CompressiveRidge(),
+        sl.CompressiveKMeans(2, random_state=0),
+        sl.CompressiveGaussianMixture(2, random_state=0),
+    ):
+        ours(lambda model=model: model.fit_sketch(found))
+    classifier = sl.CompressiveClassifier(random_state=0)
+    ours(lambda: classifier.fit_sketches({0: found, 1: found}))
+    return True
+
+
+# Attacks.
+
+
+def attack(name, change, check, bases, cases, seed):
+    """Run forged files through a check, in workers that have limits."""
+    start, first = time.perf_counter(), 0
+    report = {"attack": name, "trials": cases, "breaks": 0, "accepted": 0, "slowest": 0}
+    while first < cases:
+        count = min(CHUNK, cases - first)
+        done, result = run_chunk(change, check, bases, seed, first, count)
+        for key in ("breaks", "accepted"):
+            report[key] += result[key]
+        report["slowest"] = max(report["slowest"], round(result["slowest"], 2))
+        for message in result["messages"][:5]:
+            print(f"{name}: {message}", file=sys.stderr, flush=True)
+        first += done
+    report["seconds"] = round(time.perf_counter() - start)
+    print(json.dumps(report), flush=True)
+    return report["breaks"]
+
+
+def run_chunk(change, check, bases, seed, first, count):
+    """Cases done by one worker and what came out; a worker that dies is a break."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    arguments = (sender, change, check, bases, seed, first, count)
+    process = context.Process(target=work, args=arguments)
+    process.start()
+    sender.close()
+    done, result = 0, {"breaks": 0, "accepted": 0, "slowest": 0.0, "messages": []}
+    try:
+        while True:
+            done, result = receiver.recv()
+    except EOFError:
+        pass
+    process.join()
+    if done < count:
+        result["breaks"] += 1
+        message = f"case {first + done}: the worker ended with {process.exitcode}"
+        result["messages"].append(message)
+        done += 1
+    return done, result
+
+
+def work(sender, change, check, bases, seed, first, count):
+    """The cases of a worker, each with an alarm that ends it."""
+    limit_memory()
+    warnings.simplefilter("ignore")
+    result = {"breaks": 0, "accepted": 0, "slowest": 0.0, "messages": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for index in range(count):
+            rng = random.Random(f"{seed}:{first + index}")
+            data = change(rng.choice(bases), rng)
+            start = time.perf_counter()
+            signal.alarm(SECONDS)
+            try:
+                result["accepted"] += check(data, folder)
+            except Exception as error:
+                result["breaks"] += 1
+                frames = [
+                    f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
+                    for frame in traceback.extract_tb(error.__traceback__)
+                    if "sketchlearn" in frame.filename
+                ]
+                where = " < ".join(frames[:-4:-1])
+                message = f"{type(error).__name__} {str(error)[:150]!a} in {where}"
+                result["messages"].append(f"case {first + index}: {message}")
+            signal.alarm(0)
+            result["slowest"] = max(result["slowest"], time.perf_counter() - start)
+            sender.send((index + 1, result))
+
+
+def limit_memory():
+    """Let this process take no more than ``ROOM`` beyond what it has."""
+    status = Path("/proc/self/statm")
+    if status.exists():  # on Linux; elsewhere the limit is not kept anyway
+        used = int(status.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
+
+
+def attack_bombs():
+    """Each bomb is refused, at once and without memory, with default limits."""
+    start, breaks, slowest = time.perf_counter(), 0, 0.0
+    files = bombs() | statement_bombs()
+    for name, data in files.items():
+        begin = time.process_time()
+        tracemalloc.start()
+        try:
+            sl.loads(data)
+            problem = "loaded"
+        except SketchFileError:
+            problem = ""
+        except BaseException as error:
+            problem = f"{type(error).__name__} {str(error)[:100]!a}"
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        slowest = max(slowest, time.process_time() - begin)
+        if peak > 2 * len(data) + 4 * 2**20:
+            problem += f" with {peak} bytes"
+        if problem:
+            breaks += 1
+            print(f"bombs: {name}: {problem}", file=sys.stderr, flush=True)
+    report = {"attack": "bombs", "trials": len(files), "breaks": breaks}
+    report |= {"slowest": round(slowest, 2)}
+    print(json.dumps({**report, "seconds": round(time.perf_counter() - start)}))
+    return breaks
+
+
+def attack_saves(kills):
+    """Kill processes while they save; the file is always one of the two, whole."""
+    start, torn, rng = time.perf_counter(), 0, random.Random(0)
+    phi = sl.FourierFeatures(2, 1000)
+    first, second = (sl.sketch_rows(np.full((n, 2), 0.5), phi) for n in (1, 2))
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.sketch")
+        sl.save(first, path)
+        for _ in range(kills):
+            process = context.Process(target=save_forever, args=(first, second, path))
+            process.start()
+            time.sleep(rng.uniform(0.002, 0.02))
+            process.kill()
+            process.join()
+            try:
+                torn += sl.load(path) not in (first, second)
+            except Exception as error:
+                torn += 1
+                print(f"saves: {error}", file=sys.stderr, flush=True)
+    report = {"attack": "killed saves", "trials": kills, "breaks": torn}
+    print(json.dumps({**report, "seconds": round(time.perf_counter() - start)}))
+    return torn
+
+
+def save_forever(first, second, path):
+    while True:
+        sl.save(first, path)
+        sl.save(second, path)
 
 
 def main():
-    atheris = import_extra("atheris", "test")
-    with atheris.instrument_imports(include=["sketchlearn"]):
-        loads, dumps = sl.loads, sl.dumps
-    phi = sl.MomentFeatures(2, order="mean")
-    seed = dumps(sl.sketch_rows(np.eye(2), phi))
-
-    def one_input(data):
-        # Half of the inputs start from a valid file, so that the walls are passed.
-        if data[:1] < b"\x80":
-            data = data[1:]
-        else:
-            cut = int.from_bytes(data[1:3], "big") % len(seed)
-            data = seed[:cut] + data[3:] + seed[cut + len(data[3:]) :]
-        try:
-            loads(data)
-        except SketchFileError:
-            return
-
-    atheris.Setup(sys.argv, one_input)
-    atheris.Fuzz()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=70_000, help="forged files")
+    parser.add_argument("--models", type=int, help="of these, decoded [a 28th]")
+    parser.add_argument("--kills", type=int, default=200, help="killed saves")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    sketches = [sl.dumps(sketch) for sketch in make_sketches()]
+    maps = [sl.dumps(phi) for phi in make_maps()]
+    old_maps, old_sketches = make_old("map"), make_old("sketch")
+    private = [sl.dumps(sketch) for sketch in make_private()]
+    models = given.cases // 28 if given.models is None else given.models
+    rest = given.cases - models
+    plan = [
+        ("maps", forge, check_file, maps, rest * 4 // 10),
+        ("maps of version 1", forge, check_file, old_maps, rest // 10),
+        ("sketches", forge, check_file, sketches + old_sketches, rest * 3 // 10),
+        ("private sketches", forge, check_file, private, rest // 10),
+        ("weights", forge, check_weights, make_weights(), rest - rest * 9 // 10),
+        ("fit_sketch of files", forge, check_models, sketches + private, models // 2),
+        ("fit_sketch of totals", forge_total, check_models, sketches + private, models),
+    ]
+    breaks = attack_bombs()
+    for attacked in plan:
+        breaks += attack(*attacked, given.seed)
+    breaks += attack_saves(given.kills)
+    sys.exit(1 if breaks else 0)
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()

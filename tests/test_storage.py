@@ -401,6 +401,134 @@ def test_a_sketch_with_a_forged_description_never_gives_a_map(data):
         _ = forged.feature_map
 
 
+def rebuilt(data, change):
+    """The same file with a changed header and a digest that fits."""
+    length = int.from_bytes(data[:8], "little")
+    header, payload = json.loads(data[8 : 8 + length]), data[8 + length :]
+    header["__metadata__"]["digest"] = "sha256:" + "0" * 64
+    payload = change(header, payload) or payload
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return resign(len(text).to_bytes(8, "little") + text + payload)
+
+
+def described(**changes):
+    """A change of the description in a header; None takes a field out."""
+
+    def change(header, payload):
+        fields = header["__metadata__"]
+        description = {**json.loads(fields["description"]), **changes}
+        fields["description"] = json.dumps(
+            description, sort_keys=True, separators=(",", ":")
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"n_features": 3}, {"sketch_size": 2**24}, {"sketch_size": 34}, {"law": ["x"]}],
+)
+def test_a_sketch_agrees_with_the_sizes_of_its_map(data, changes):
+    with pytest.raises(SketchFileError, match=r"in its sizes|wrong fields"):
+        loads(rebuilt(data, described(**changes)))
+
+
+@pytest.mark.parametrize("kind", ["dream", "my own map"])
+def test_a_sketch_of_an_unknown_map_is_loaded_without_it(data, kind):
+    back = loads(rebuilt(data, described(kind=kind, size=[2**70])))
+
+    assert back.features.kind == kind
+    with pytest.raises(SketchlearnError, match=f"unknown feature map '{kind}'"):
+        _ = back.feature_map
+
+
+@pytest.mark.parametrize("kind", ["", "a\x1b[31m", "x" * 81, 7, ["fourier"], None])
+def test_a_kind_is_a_few_plain_letters(data, kind):
+    with pytest.raises(SketchFileError, match="kind of the map"):
+        loads(rebuilt(data, described(kind=kind)))
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62], [2**31, 2**31, 0], [2**59], [0] * 9])
+def test_sides_that_no_array_has_are_refused(data, shape):
+    def change(header, payload):
+        header["x"] = {"data_offsets": [0, 0], "dtype": "F64", "shape": shape}
+
+    for whole in (data, dumps(PHI)):
+        with pytest.raises(SketchFileError):
+            loads(rebuilt(whole, change))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_infinities_in_a_description_are_refused(value):
+    with pytest.raises(SketchFileError, match="description of the map"):
+        loads(rebuilt(dumps(PHI), described(scale=value)))
+    huge = rebuilt(dumps(PHI), described(scale=123.5))
+    with pytest.raises(SketchFileError, match="description of the map"):
+        loads(resign(huge.replace(b"123.5", b"1e999")))
+
+
+@pytest.mark.parametrize("depth", [32, 100, 900])
+def test_values_deep_inside_one_another_are_refused(data, depth):
+    nest = []
+    for _ in range(depth):
+        nest = [nest]
+    for whole in (data, dumps(PHI)):
+        with pytest.raises(SketchFileError, match="description of the map"):
+            loads(rebuilt(whole, described(kind="dream", inner=nest)))
+
+
+def test_bounds_that_no_map_has_are_refused(data):
+    for name, value in (
+        ("value_bound", "0x0.0000000000000p+0"),
+        ("value_bound", "0x1.fffffffffffffp+1023"),
+        ("value_bound", "0x1.0000000000000p-30"),
+        ("clip", "0x0.0000000000000p+0"),
+    ):
+
+        def change(header, payload, name=name, value=value):
+            header["__metadata__"][name] = value
+
+        with pytest.raises(SketchFileError, match="forged"):
+            loads(rebuilt(data, change))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"law": "A" * 20_000},
+        {"seed": {"data": "QUFB" * 5000, "dtype": "<f8", "shape": [1875]}},
+        {"kind": "B" * 20_000},
+        {"version": "C" * 20_000},
+        {"D" * 20_000: 1},
+        {"scaling": {"shift": "E" * 20_000}},
+        {"stored": ["F" * 100] * 100},
+        {"n_features": 10**4000},
+        {"law": "\x1b[2J\x07"},
+    ],
+)
+def test_an_error_quotes_little_of_a_file_and_nothing_unprintable(changes):
+    with pytest.raises(SketchFileError) as caught:
+        loads(rebuilt(dumps(PHI), described(**changes)))
+    assert len(str(caught.value)) < 800
+    assert str(caught.value).isprintable()
+
+
+def test_different_maps_are_told_apart_in_few_words():
+    low, high = np.zeros(300), np.arange(1.0, 301)
+    wide = [
+        ConcatenatedFeatures([FourierFeatures(300, 4, scaling=scaling)])
+        for scaling in (
+            Scaling.from_bounds(low, high),
+            Scaling.from_bounds(low, 2 * high),
+        )
+    ]
+    first, second = (sketch_rows(np.ones((1, 300)), phi) for phi in wide)
+    with pytest.raises(FeatureMapMismatch, match="first difference: parts") as caught:
+        _ = first + second
+    assert len(str(caught.value)) < 600
+
+
 def test_an_attached_map_is_checked(data, sketch):
     other = FourierFeatures(n_features=2, sketch_size=32, seed=1)
     lies = [

@@ -253,6 +253,25 @@ def test_refusing_takes_no_more_memory_than_the_file_and_a_megabyte(mutate):
         assert peak < len(mutated) + 2**20
 
 
+def test_forged_files_that_are_signed_anew_break_nothing():
+    script = Path(__file__).parents[1] / "benchmarks" / "fuzz_storage.py"
+    source = str(Path(storage.__file__).parents[1])
+    sizes = ["--cases", "2000", "--models", "60", "--kills", "5"]
+    done = subprocess.run(
+        [sys.executable, str(script), *sizes],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert done.returncode == 0, done.stderr
+    assert len(reports) == 9
+    assert sum(report["breaks"] for report in reports) == 0
+    assert sum(report["trials"] for report in reports) > 2000
+
+
 # Faults at every system call of a save.
 
 

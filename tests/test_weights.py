@@ -1,6 +1,7 @@
 """A weights file gives back what was saved, or is refused with a reason."""
 
 import hashlib
+import json
 import pickle
 
 import numpy as np
@@ -8,7 +9,13 @@ import pytest
 import safetensors.numpy
 
 from sketchlearn import FourierFeatures, save
-from sketchlearn.errors import MissingFileError, SketchFileError, UnsavableError
+from sketchlearn.errors import (
+    FeatureMapError,
+    MissingFileError,
+    SketchFileError,
+    UnsavableError,
+)
+from sketchlearn.networks import FrozenNetwork, NetworkSpec
 from sketchlearn.weights import Weights, load_weights, save_weights, tensors_digest
 
 TENSORS = {
@@ -162,3 +169,77 @@ def test_tensors_have_the_same_digest_only_if_equal():
     turned = {**TENSORS, "b.weight": TENSORS["b.weight"].reshape(3, 2)}
     for other in (moved, renamed, turned):
         assert tensors_digest(other) != same
+
+
+def with_spec(text):
+    """A weights file whose architecture is any text."""
+    card = b"{}"
+    words = {"card.json": card, "spec.json": text, "w": np.ones(2, "<f4").tobytes()}
+    header, payload = {}, b""
+    for name, raw in words.items():
+        start, payload = len(payload), payload + raw
+        shape, dtype = ([2], "F32") if name == "w" else ([len(raw)], "U8")
+        offsets = [start, len(payload)]
+        header[name] = {"data_offsets": offsets, "dtype": dtype, "shape": shape}
+    header["__metadata__"] = {
+        "digest": "sha256:" + "0" * 64,
+        "format": "sketchlearn-weights",
+        "kind": "sqnet",
+        "version": "1",
+    }
+    head = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    return resign(len(head).to_bytes(8, "little") + head + payload)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1e999}',
+        b'{"a":NaN}',
+        b'{"a":-Infinity}',
+        b'{"a":1,"a":2}',
+        b'{"a": 1}',
+        b'{"a":' + b"9" * 5000 + b"}",
+        b'{"a":' + b"[" * 40 + b"]" * 40 + b"}",
+        b'{"a":' + b"[" * 990 + b"]" * 990 + b"}",
+        b"[" * 60_000,
+        b"[]",
+        b"1",
+        b"",
+        b"\xff",
+    ],
+    ids=range(13),
+)
+def test_an_architecture_that_is_not_plain_json_is_refused(tmp_path, text):
+    (tmp_path / "w").write_bytes(with_spec(b'{"a":1}'))
+    assert load_weights(tmp_path / "w").spec == {"a": 1}
+
+    (tmp_path / "w").write_bytes(with_spec(text))
+    with pytest.raises(SketchFileError, match=r"spec.json") as caught:
+        load_weights(tmp_path / "w")
+    assert len(str(caught.value)) < 400
+
+
+def test_what_is_too_deep_to_read_is_not_written():
+    nest = []
+    for _ in range(40):
+        nest = [nest]
+    with pytest.raises(UnsavableError, match="inside one another"):
+        Weights("sqnet", {"a": nest}, {})
+
+
+def test_negative_zeros_of_weights_are_written_in_one_way(path):
+    data = path.read_bytes()
+    half = np.float32([0.5]).tobytes()
+    assert data.count(half) == 1
+    path.write_bytes(resign(data.replace(half, np.float32([-0.0]).tobytes())))
+    with pytest.raises(SketchFileError, match="the way save_weights writes"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("depth", [10**9, 10**30])
+def test_a_network_deeper_than_its_tensors_is_refused_at_once(depth):
+    spec = NetworkSpec(1, 1, kind="resnet", depth=depth, width=1)
+    with pytest.raises(FeatureMapError, match="too few for"):
+        FrozenNetwork(spec, {"layers.last.bias": np.zeros(1, np.float32)})

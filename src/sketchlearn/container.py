@@ -36,6 +36,7 @@ __all__ = [
     "decode",
     "encode",
     "fail",
+    "is_shallow",
     "parse_canonical",
     "parse_json",
     "require_fields",
@@ -46,7 +47,6 @@ HEADER_LIMIT, VERSION = 65_536, "1"
 NEWEST = 2
 """The newest version of a file that this library reads."""
 
-_NESTED = 32
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}
 _DTYPE_NAMES = {np.dtype(text): name for name, text in _DTYPES.items()}
 _FIELD = b'"digest":"'
@@ -192,7 +192,7 @@ def parse_canonical(text: str, part: str) -> dict[str, Any]:
     """
     parsed = parse_json(text, part)
     try:
-        same = _is_shallow(parsed, _NESTED) and canonical_json(parsed) == text
+        same = is_shallow(parsed) and canonical_json(parsed) == text
     except ValueError as error:  # infinities: 1e999 is JSON
         raise damaged(part) from error
     if not same:
@@ -200,11 +200,12 @@ def parse_canonical(text: str, part: str) -> dict[str, Any]:
     return parsed
 
 
-def _is_shallow(value: Any, left: int) -> bool:
+def is_shallow(value: Any, left: int = 32) -> bool:
+    """Whether at most ``left`` lists and mappings are inside one another."""
     if not isinstance(value, dict | list):
         return True
     children = value.values() if isinstance(value, dict) else value
-    return left > 0 and all(_is_shallow(child, left - 1) for child in children)
+    return left > 0 and all(is_shallow(child, left - 1) for child in children)
 
 
 def damaged(part: str) -> SketchFileError:

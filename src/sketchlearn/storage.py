@@ -226,13 +226,14 @@ def _unpack(contents: Contents, max_bytes: int) -> Any:
     require_fields(metadata, kind.fields)
     try:
         obj = kind.unpack(metadata, tensors, max_bytes)
+        again = body(kind.pack(obj))
     except (SketchFileError, ImportError):
         raise
     except Exception as error:  # any file may hold any arguments of any map
         raise SketchFileError(
             f"holds what cannot be built: {str(error)[:400]} Get the original file."
         ) from error
-    if body(kind.pack(obj)) != body(contents):
+    if again != body(contents):
         fail("is not written the way save writes; get the original file.")
     return obj
 

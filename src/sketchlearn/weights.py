@@ -32,6 +32,7 @@ from sketchlearn.container import (
     decode,
     encode,
     fail,
+    is_shallow,
     parse_canonical,
     require_fields,
 )
@@ -247,13 +248,17 @@ def _read_packaged(info: ModelInfo) -> Weights:
 
 
 def _encode(weights: Weights) -> bytes:
+    return encode(_pack(weights), None, "")
+
+
+def _pack(weights: Weights) -> Contents:
     metadata = {**_FIELDS, "kind": weights.kind}
     tensors: dict[str, NDArray[Any]] = {
         **weights.tensors,
         _SPEC: _text_tensor(weights.spec),
         _CARD: _text_tensor(weights.card),
     }
-    return encode((metadata, tensors), None, "")
+    return metadata, tensors
 
 
 def _decode(data: bytes, where: str, checksum: str | None) -> Weights:
@@ -275,8 +280,12 @@ def _unpack(contents: Contents) -> Weights:
     if metadata["format"] != _FIELDS["format"]:
         fail("holds a sketch or a map, not weights. Read it with sketchlearn.load.")
     require_fields(metadata, _FIELDS)
-    spec, card = (_parsed_tensor(name, tensors) for name in (_SPEC, _CARD))
-    return Weights(metadata["kind"], spec, tensors, card)
+    learned = dict(tensors)
+    spec, card = (_parsed_tensor(name, learned) for name in (_SPEC, _CARD))
+    weights = Weights(metadata["kind"], spec, learned, card)
+    if body(_pack(weights)) != body(contents):
+        fail("is not written the way save_weights writes; get the original file.")
+    return weights
 
 
 def _text_tensor(value: Mapping[str, Any]) -> NDArray[np.uint8]:
@@ -310,7 +319,9 @@ def _frozen(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
 def _plain(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(canonical_json(dict(value)))
-    except (TypeError, ValueError) as error:
+        if not is_shallow(plain):
+            raise ValueError("too many are inside one another")
+    except (TypeError, ValueError, RecursionError) as error:
         raise UnsavableError(
             f"{name} must hold JSON values only (text, finite numbers, lists, "
             f"mappings): {error}."

@@ -100,7 +100,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     @abstractmethod
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
-        """A map for rows like these."""
+        """A map for rows like these; none are needed where bounds are declared."""
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense, before a row is read."""
@@ -141,6 +141,9 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         with self._all_or_nothing():
             batches = self._open(X, y, reset=True)
+            if getattr(self, "bounds", None) is not None:  # nothing is read ahead
+                feature_map = self._plan(np.empty((0, batches.n_features)))
+                return self.fit_sketch(accumulate(batches, feature_map))
             extremes = column_extremes(batches)
             sketch = accumulate(batches, self._plan(extremes))
             warn_of_late(sketch, extremes[0] == extremes[1])

@@ -23,7 +23,8 @@ less where that much would explain the variance of a feature twice.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -32,7 +33,24 @@ from scipy.linalg import eigh
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
+from sketchlearn.decoders.covariance import (
+    DENSE_FEATURES,
+    AbstractCovariance,
+    DenseCovariance,
+    LowRankCovariance,
+)
+from sketchlearn.decoders.noise_floor import (
+    STANDS_OUT,
+    MomentNoise,
+    mean_noise,
+    spectral_edge,
+)
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    FeatureMapError,
+    RowRangeError,
+    RowsError,
+)
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -55,6 +73,9 @@ __all__ = [
 DOUBT = 3.0
 """Variance to doubt, in units of the typical error; chosen on meta-training data."""
 
+_LARGEST_EXPONENT = 960
+"""Variances beyond this power of two are refused: sums of them must be finite."""
+
 _FEWEST_STEPS = 4.0
 """Rounding steps that the rows of a feature should differ by."""
 
@@ -71,32 +92,40 @@ class Moments:
     count : float
         Number of rows.
     mean : array of shape (d,)
-    covariance : array of shape (d, d)
-        Centred, divided by ``count``; symmetric, positive semi-definite up to
-        rounding.
+    structure : AbstractCovariance
+        Centred second moments, divided by ``count``; positive semi-definite up to
+        rounding. Of many features it has factors and is not written out.
     doubt : array of shape (d,)
         Variances to add on the diagonal before the covariance is inverted, so that
         what the sketch did not see is not taken for independent: zero if exact.
     n_directions : int
         Directions in which the covariance was seen: ``d`` if exact.
+    noise : MomentNoise, optional
+        Of a private sketch.
     """
 
     count: float
     mean: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    structure: AbstractCovariance
     doubt: NDArray[np.float64]
     n_directions: int
+    noise: MomentNoise | None = None
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance written out, shape (d, d)."""
+        return self.structure.dense
 
     def of_features(self, features: ArrayLike) -> Moments:
         """Moments of some of the features, in the order given."""
         chosen = feature_numbers("features", features, len(self.mean))
-        covariance = self.covariance[np.ix_(chosen, chosen)]
-        return Moments(
-            self.count,
-            self.mean[chosen],
-            covariance,
-            self.doubt[chosen],
-            min(self.n_directions, len(chosen)),
+        return replace(
+            self,
+            mean=self.mean[chosen],
+            structure=self.structure.of_features(chosen),
+            doubt=self.doubt[chosen],
+            n_directions=min(self.n_directions, len(chosen)),
+            noise=None if self.noise is None else self.noise.of_features(chosen),
         )
 
 
@@ -108,7 +137,7 @@ class CorrelationEstimate(Protocol):
 
     def __call__(  # noqa: D102
         self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
-    ) -> NDArray[np.float64]: ...
+    ) -> AbstractCovariance: ...
 
 
 @final
@@ -133,19 +162,23 @@ class NystromDecoder(AbstractDecoder[Moments]):
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
         return decode_moments(
-            sketch, self.correlate, clamp=self.clamp, with_doubt=self.with_doubt
+            sketch, self.complete, clamp=self.clamp, with_doubt=self.with_doubt
         )
+
+    def complete(
+        self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
+    ) -> LowRankCovariance:
+        """Correlations P from P Ω and Ω, both (d, n_columns), as factors."""
+        shortest = float(np.linalg.norm(omega, axis=0).min())
+        floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
+        loadings = _loadings(seen, omega, self.bulk, floor)
+        return LowRankCovariance(loadings, 1 - np.vecdot(loadings, loadings))
 
     def correlate(
         self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
     ) -> NDArray[np.float64]:
         """Correlations P of shape (d, d) from P Ω and Ω, both (d, n_columns)."""
-        shortest = float(np.linalg.norm(omega, axis=0).min())
-        floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
-        loadings = _loadings(seen, omega, self.bulk, floor)
-        correlation: NDArray[np.float64] = loadings @ loadings.T
-        np.fill_diagonal(correlation, 1.0)
-        return correlation
+        return self.complete(seen, omega, noise).dense
 
 
 def decode_moments(
@@ -169,29 +202,50 @@ def decode_moments(
         Whether to estimate ``doubt``, by leaving columns of Ω out in turn.
     """
     part, where = second_moment_part(sketch.feature_map)
-    mean, second, noise = _centred(sketch, part, where, clamp)
-    d, residual, directions = part.n_features, 0.0, part.n_features
-    doubt = np.zeros(d)
+    mean, second = _centred(sketch, part, where, clamp)
+    noise, d, residual = mean_noise(sketch), part.n_features, 0.0
+    doubt, directions = np.zeros(d), d
+    structure: AbstractCovariance
     if isinstance(part, MomentFeatures):
-        covariance = symmetric_matrix(second)
+        structure = DenseCovariance(symmetric_matrix(second))
         if noise:
-            covariance = _denoised(covariance, noise)
+            structure, directions = _denoised(structure.matrix, noise, mean)
     else:
-        covariance, doubt, residual = _completed(
-            part, second, noise, correlate, with_doubt
+        structure, doubt, residual, directions = _completed(
+            part, second, noise, mean, correlate, with_doubt
         )
-        directions = part.n_columns
     if not noise and not isinstance(sketch.feature_map, ClippedFeatures):
-        _warn_of_coarse_rounding(np.diagonal(covariance), part, sketch.count)
+        _warn_of_coarse_rounding(structure.variances, part, sketch.count)
     scaling = part.scaling or Scaling.identity(d)
+    _require_representable(structure.variances, scaling)
+    unit = 1 / scaling.factor
     moments = Moments(
         count=sketch.count,
-        mean=mean / scaling.factor + scaling.shift,
-        covariance=covariance / scaling.factor / scaling.factor[:, None],
-        doubt=doubt / scaling.factor / scaling.factor,
+        mean=mean * unit + scaling.shift,
+        structure=structure.scaled(unit),
+        doubt=doubt * unit * unit,
         n_directions=directions,
+        noise=MomentNoise(noise, unit, scaling.shift) if noise else None,
     )
     return Decoding(moments, residual)
+
+
+def _require_representable(variances: NDArray[np.float64], scaling: Scaling) -> None:
+    """Refuse moments that float64 cannot hold in the units of the rows."""
+    exponents = np.frexp(np.maximum(variances, 2.0**-200))[1]
+    exponents = exponents - 2 * np.frexp(scaling.factor)[1]
+    worst = int(np.argmax(exponents))
+    varies = bool((variances > 0).any())
+    if exponents[worst] > _LARGEST_EXPONENT:
+        reason = "so large that its square is more than"
+    elif varies and exponents[variances > 0].max() < -_LARGEST_EXPONENT:
+        reason = "like the others, so small that its square is less than"
+    else:
+        return
+    raise RowRangeError(
+        f"feature {worst} is of size {1 / scaling.factor[worst]:.1g}, {reason} a float "
+        "can hold. Nothing was fitted. Change the units of the rows."
+    )
 
 
 def _warn_of_coarse_rounding(
@@ -283,15 +337,15 @@ def _loadings(
     """
     omega, seen = _independent(omega, seen)
     core = omega.T @ seen
-    values = np.linalg.eigvalsh((core + core.T) / 2)
+    values, vectors = np.linalg.eigh((core + core.T) / 2)
     smallest = max(values.min(initial=np.inf), 0.0) if len(values) else 0.0
-    for share in bulk * _SHARES:
-        shifted = seen - share * smallest * omega
-        core = omega.T @ shifted
-        values, vectors = np.linalg.eigh((core + core.T) / 2)
-        strong = values > max(1e-9 * values.max(initial=0.0), floor, 1e-300)
-        loadings = shifted @ (vectors[:, strong] / np.sqrt(values[strong]))
-        communality = (loadings**2).sum(axis=1, keepdims=True)
+    omega, seen = omega @ vectors, seen @ vectors
+    for shift in bulk * _SHARES * smallest:
+        left = values - shift
+        strong = left > max(1e-9 * left.max(initial=0.0), floor, 1e-300)
+        loadings = seen[:, strong] - shift * omega[:, strong]
+        loadings /= np.sqrt(left[strong])
+        communality = np.vecdot(loadings, loadings)[:, None]
         if communality.max(initial=0.0) <= 1.0:
             break
     return np.asarray(loadings / np.sqrt(np.maximum(communality, 1.0)))
@@ -302,8 +356,8 @@ def _centred(
     part: MomentFeatures | CrossMomentFeatures,
     where: slice,
     clamp: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Mean, centred second moments, and the noise on each of them.
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and centred second moments, of scaled rows.
 
     An exact sketch is centred in integers, N Σxy - Σx Σy, and rounded once.
     """
@@ -316,14 +370,13 @@ def _centred(
         products, shift = _products_of_means(part, totals[:d])
         centred = totals[d:] * (unit << shift) - products
         mean = (totals[:d] / unit).astype(np.float64)
-        return mean, (centred / (unit * unit << shift)).astype(np.float64), 0.0
+        return mean, (centred / (unit * unit << shift)).astype(np.float64)
     means, seconds = sketch.mean[where][:d], sketch.mean[where][d:]
-    noise = sketch.noise_std / sketch.count
     if clamp:
         means = np.clip(means, -part.reach, part.reach)
         seconds = np.clip(seconds, -(part.reach**2), part.reach**2)
     products, shift = _products_of_means(part, means)
-    return means, seconds - products * 2.0**-shift, noise
+    return means, seconds - products * 2.0**-shift
 
 
 def _products_of_means(
@@ -350,21 +403,24 @@ def _completed(
     part: CrossMomentFeatures,
     second: NDArray[np.float64],
     noise: float,
+    mean: NDArray[np.float64],
     correlate: CorrelationEstimate,
     with_doubt: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Covariance, doubt and residual from variances and C Ω."""
+) -> tuple[AbstractCovariance, NDArray[np.float64], float, int]:
+    """Covariance, doubt, residual and number of directions from variances and C Ω."""
     d, kept, omega = part.n_features, part.kept, part.omega
     variance = np.maximum(second[:d], 0.0)
     seen = second[d:].reshape(len(kept), omega.shape[1])  # C Omega
-    covariance, doubt, residual = np.diag(variance), np.zeros(d), 0.0
+    doubt, residual, directions = np.zeros(d), 0.0, 0 if noise else part.n_columns
     # Below one lattice step of spread a feature is a constant.
     floor = max(2.0**-part.frac_bits, 2 * noise)
-    active = (variance[kept] > floor) & ~np.isin(kept, part.targets)
+    targets = np.isin(kept, part.targets)
+    active = (variance[kept] > floor) & ~targets
     chosen, scale = kept[active], np.sqrt(variance[kept][active])
+    correlation: AbstractCovariance = DenseCovariance(np.eye(0))
     if len(chosen):
         # The targets' share of C Omega is known exactly: take it out.
-        columns, targets = part.n_columns, np.isin(kept, part.targets)
+        columns = part.n_columns
         exact = seen[active][:, columns:]
         others = seen[active][:, :columns] - exact @ omega[targets, :columns]
         seen_as, tests = others / scale[:, None], omega[active, :columns]
@@ -375,15 +431,74 @@ def _completed(
         correlation = correlate(seen_as, tests, spread)
         missed = float(np.linalg.norm(correlation @ tests - seen_as))
         residual = missed / max(float(np.linalg.norm(seen_as)), 1e-300)
+        if noise:
+            directions = _directions_above(seen_as, tests, spread, mean[chosen] / scale)
         if with_doubt:
             strength = _missed_strength(seen_as, tests, spread, correlate)
             doubt[chosen] = DOUBT * strength * scale**2
-        covariance[np.ix_(chosen, chosen)] = correlation * np.outer(scale, scale)
-    for t, target in enumerate(part.targets):
-        cross = seen[:, part.n_columns + t]
-        covariance[kept, target] = covariance[target, kept] = cross
-    np.fill_diagonal(covariance, variance)
-    return covariance, doubt, residual
+    structure = _placed(correlation.scaled(scale), chosen, variance)
+    if part.targets:
+        cross = np.zeros((d, len(part.targets)))
+        cross[kept] = seen[:, part.n_columns :]
+        structure = _with_targets(structure, np.array(part.targets), cross)
+    return structure, doubt, residual, directions
+
+
+def _placed(
+    covariance: AbstractCovariance,
+    chosen: NDArray[np.int64],
+    variance: NDArray[np.float64],
+) -> AbstractCovariance:
+    """The covariance of all features from that of some; the others stand alone."""
+    d = len(variance)
+    if isinstance(covariance, LowRankCovariance) and d > DENSE_FEATURES:
+        loadings = np.zeros((d, covariance.loadings.shape[1]))
+        loadings[chosen] = covariance.loadings
+        own = variance - np.vecdot(loadings, loadings)
+        return LowRankCovariance(loadings, np.maximum(own, 0.0))
+    matrix = np.zeros((d, d))
+    matrix[np.ix_(chosen, chosen)] = covariance.dense
+    np.fill_diagonal(matrix, variance)
+    return DenseCovariance(matrix)
+
+
+def _with_targets(
+    structure: AbstractCovariance,
+    targets: NDArray[np.int64],
+    cross: NDArray[np.float64],
+) -> AbstractCovariance:
+    """The same with exact columns of targets, which had none but their variances."""
+    if isinstance(structure, LowRankCovariance):
+        half = np.tril(cross[targets], -1)
+        cross = cross.copy()
+        cross[targets] = half
+        return replace(structure, targets=targets, cross=cross)
+    matrix, variance = structure.dense.copy(), structure.variances
+    matrix[:, targets], matrix[targets] = cross, cross.T
+    np.fill_diagonal(matrix, variance)
+    return DenseCovariance(matrix)
+
+
+def _directions_above(
+    seen: NDArray[np.float64],
+    omega: NDArray[np.float64],
+    noise: float,
+    mean: NDArray[np.float64],
+) -> int:
+    r"""How many directions of P Ω exceed the noise on it and on the mean, twofold.
+
+    A matrix of noise has singular values up to
+    :math:`\sigma(\sqrt d + \sqrt\ell)`; the noise on the mean :math:`\mu` adds
+    :math:`e\,\mu^\top\Omega + \mu\, e^\top\Omega`.
+    """
+    length = max(float(np.linalg.norm(omega, axis=0).min()), 1e-300)
+    offset = float(np.abs(mean @ omega).max()) / length
+    d, columns = omega.shape
+    bulk = d**0.5 + columns**0.5
+    level = noise / length * bulk
+    level += noise * (offset * d**0.5 + float(np.linalg.norm(mean)))
+    values = np.linalg.svd(_independent(omega, seen)[1], compute_uv=False)
+    return int((values > 2 * level).sum())
 
 
 def _missed_strength(
@@ -426,8 +541,10 @@ def _independent(
     return omega @ basis, seen @ basis
 
 
-def _denoised(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    r"""A covariance from a noisy one.
+def _denoised(
+    noisy: NDArray[np.float64], noise: float, mean: NDArray[np.float64]
+) -> tuple[DenseCovariance, int]:
+    r"""A covariance from a noisy one, and how many of its directions are no noise.
 
     Symmetric noise has eigenvalues up to :math:`2\sigma\sqrt d`: larger ones are kept,
     shrunk to what they were before the noise, over the diagonal of the variances,
@@ -439,7 +556,7 @@ def _denoised(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, 2.0**-10)
     variance = np.maximum(diagonal.mean() + keep * away, 0.0)
     values, vectors = np.linalg.eigh(noisy)
-    edge = 2 * noise * len(noisy) ** 0.5
+    edge = spectral_edge(noise, len(noisy))
     strong = values > edge
     kept = values[strong] * np.sqrt(1 - (edge / values[strong]) ** 2)
     loadings = vectors[:, strong] * np.sqrt(kept)
@@ -447,4 +564,5 @@ def _denoised(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
     matrix: NDArray[np.float64] = loadings @ loadings.T
     np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
-    return matrix
+    clear = STANDS_OUT * edge * (1 + float(np.linalg.norm(mean)) / 2)
+    return DenseCovariance(matrix), int((values > clear).sum())

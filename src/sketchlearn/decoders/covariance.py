@@ -9,7 +9,7 @@ systems cost no more than its factors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, final
 
 import numpy as np
@@ -22,6 +22,8 @@ __all__ = [
     "AbstractCovariance",
     "DenseCovariance",
     "LowRankCovariance",
+    "placed_among",
+    "with_targets",
 ]
 
 DENSE_FEATURES = 2048
@@ -289,6 +291,41 @@ class LowRankCovariance(AbstractCovariance):
         middle = np.eye(rank + 2 * n)
         middle[rank:, rank:] = np.kron([[0.0, 1.0], [1.0, 0.0]], np.eye(n))
         return np.concatenate([self.loadings, units, self.cross], axis=1), middle
+
+
+def placed_among(
+    covariance: AbstractCovariance,
+    chosen: NDArray[np.int64],
+    variance: Array,
+) -> AbstractCovariance:
+    """The covariance of all features from that of some; the others stand alone."""
+    d = len(variance)
+    if isinstance(covariance, LowRankCovariance) and d > DENSE_FEATURES:
+        loadings = np.zeros((d, covariance.loadings.shape[1]))
+        loadings[chosen] = covariance.loadings
+        own = variance - np.vecdot(loadings, loadings)
+        return LowRankCovariance(loadings, np.maximum(own, 0.0))
+    matrix = np.zeros((d, d))
+    matrix[np.ix_(chosen, chosen)] = covariance.dense
+    np.fill_diagonal(matrix, variance)
+    return DenseCovariance(matrix)
+
+
+def with_targets(
+    structure: AbstractCovariance,
+    targets: NDArray[np.int64],
+    cross: Array,
+) -> AbstractCovariance:
+    """The same with exact columns of targets, which had none but their variances."""
+    if isinstance(structure, LowRankCovariance):
+        half = np.tril(cross[targets], -1)
+        cross = cross.copy()
+        cross[targets] = half
+        return replace(structure, targets=targets, cross=cross)
+    matrix, variance = structure.dense.copy(), structure.variances
+    matrix[:, targets], matrix[targets] = cross, cross.T
+    np.fill_diagonal(matrix, variance)
+    return DenseCovariance(matrix)
 
 
 def _scale(variances: Array) -> Array:

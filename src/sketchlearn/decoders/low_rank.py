@@ -34,16 +34,17 @@ from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.covariance import (
-    DENSE_FEATURES,
     AbstractCovariance,
     DenseCovariance,
     LowRankCovariance,
+    placed_among,
+    with_targets,
 )
 from sketchlearn.decoders.noise_floor import (
-    STANDS_OUT,
     MomentNoise,
+    denoised_covariance,
+    directions_above,
     mean_noise,
-    spectral_edge,
 )
 from sketchlearn.errors import (
     ConvergenceWarning,
@@ -209,7 +210,7 @@ def decode_moments(
     if isinstance(part, MomentFeatures):
         structure = DenseCovariance(symmetric_matrix(second))
         if noise:
-            structure, directions = _denoised(structure.matrix, noise, mean)
+            structure, directions = denoised_covariance(structure.matrix, noise, mean)
     else:
         structure, doubt, residual, directions = _completed(
             part, second, noise, mean, correlate, with_doubt
@@ -432,73 +433,18 @@ def _completed(
         missed = float(np.linalg.norm(correlation @ tests - seen_as))
         residual = missed / max(float(np.linalg.norm(seen_as)), 1e-300)
         if noise:
-            directions = _directions_above(seen_as, tests, spread, mean[chosen] / scale)
+            directions = directions_above(
+                _independent(tests, seen_as)[1], tests, spread, mean[chosen] / scale
+            )
         if with_doubt:
             strength = _missed_strength(seen_as, tests, spread, correlate)
             doubt[chosen] = DOUBT * strength * scale**2
-    structure = _placed(correlation.scaled(scale), chosen, variance)
+    structure = placed_among(correlation.scaled(scale), chosen, variance)
     if part.targets:
         cross = np.zeros((d, len(part.targets)))
         cross[kept] = seen[:, part.n_columns :]
-        structure = _with_targets(structure, np.array(part.targets), cross)
+        structure = with_targets(structure, np.array(part.targets), cross)
     return structure, doubt, residual, directions
-
-
-def _placed(
-    covariance: AbstractCovariance,
-    chosen: NDArray[np.int64],
-    variance: NDArray[np.float64],
-) -> AbstractCovariance:
-    """The covariance of all features from that of some; the others stand alone."""
-    d = len(variance)
-    if isinstance(covariance, LowRankCovariance) and d > DENSE_FEATURES:
-        loadings = np.zeros((d, covariance.loadings.shape[1]))
-        loadings[chosen] = covariance.loadings
-        own = variance - np.vecdot(loadings, loadings)
-        return LowRankCovariance(loadings, np.maximum(own, 0.0))
-    matrix = np.zeros((d, d))
-    matrix[np.ix_(chosen, chosen)] = covariance.dense
-    np.fill_diagonal(matrix, variance)
-    return DenseCovariance(matrix)
-
-
-def _with_targets(
-    structure: AbstractCovariance,
-    targets: NDArray[np.int64],
-    cross: NDArray[np.float64],
-) -> AbstractCovariance:
-    """The same with exact columns of targets, which had none but their variances."""
-    if isinstance(structure, LowRankCovariance):
-        half = np.tril(cross[targets], -1)
-        cross = cross.copy()
-        cross[targets] = half
-        return replace(structure, targets=targets, cross=cross)
-    matrix, variance = structure.dense.copy(), structure.variances
-    matrix[:, targets], matrix[targets] = cross, cross.T
-    np.fill_diagonal(matrix, variance)
-    return DenseCovariance(matrix)
-
-
-def _directions_above(
-    seen: NDArray[np.float64],
-    omega: NDArray[np.float64],
-    noise: float,
-    mean: NDArray[np.float64],
-) -> int:
-    r"""How many directions of P Ω exceed the noise on it and on the mean, twofold.
-
-    A matrix of noise has singular values up to
-    :math:`\sigma(\sqrt d + \sqrt\ell)`; the noise on the mean :math:`\mu` adds
-    :math:`e\,\mu^\top\Omega + \mu\, e^\top\Omega`.
-    """
-    length = max(float(np.linalg.norm(omega, axis=0).min()), 1e-300)
-    offset = float(np.abs(mean @ omega).max()) / length
-    d, columns = omega.shape
-    bulk = d**0.5 + columns**0.5
-    level = noise / length * bulk
-    level += noise * (offset * d**0.5 + float(np.linalg.norm(mean)))
-    values = np.linalg.svd(_independent(omega, seen)[1], compute_uv=False)
-    return int((values > 2 * level).sum())
 
 
 def _missed_strength(
@@ -539,30 +485,3 @@ def _independent(
     strong = values > 1e-12 * values[-1]
     basis = vectors[:, strong] / np.sqrt(values[strong])
     return omega @ basis, seen @ basis
-
-
-def _denoised(
-    noisy: NDArray[np.float64], noise: float, mean: NDArray[np.float64]
-) -> tuple[DenseCovariance, int]:
-    r"""A covariance from a noisy one, and how many of its directions are no noise.
-
-    Symmetric noise has eigenvalues up to :math:`2\sigma\sqrt d`: larger ones are kept,
-    shrunk to what they were before the noise, over the diagonal of the variances,
-    which are shrunk towards their mean (James and Stein).
-    """
-    diagonal = np.diag(noisy)
-    away = diagonal - diagonal.mean()
-    squares = max(float(away @ away), 1e-300)
-    keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, 2.0**-10)
-    variance = np.maximum(diagonal.mean() + keep * away, 0.0)
-    values, vectors = np.linalg.eigh(noisy)
-    edge = spectral_edge(noise, len(noisy))
-    strong = values > edge
-    kept = values[strong] * np.sqrt(1 - (edge / values[strong]) ** 2)
-    loadings = vectors[:, strong] * np.sqrt(kept)
-    explained = np.maximum((loadings**2).sum(axis=1, keepdims=True), 1e-300)
-    loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
-    matrix: NDArray[np.float64] = loadings @ loadings.T
-    np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
-    clear = STANDS_OUT * edge * (1 + float(np.linalg.norm(mean)) / 2)
-    return DenseCovariance(matrix), int((values > clear).sum())

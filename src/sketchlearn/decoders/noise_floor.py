@@ -14,11 +14,19 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.decoders.covariance import DenseCovariance
 from sketchlearn.draws import Draws
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch
 
-__all__ = ["STANDS_OUT", "MomentNoise", "mean_noise", "spectral_edge"]
+__all__ = [
+    "STANDS_OUT",
+    "MomentNoise",
+    "denoised_covariance",
+    "directions_above",
+    "mean_noise",
+    "spectral_edge",
+]
 
 STANDS_OUT = 1.25
 """An eigenvalue so many times the edge of the noise has a vector of which three
@@ -119,3 +127,58 @@ class MomentNoise:
         sizes = np.einsum("ij,ij->j", tests, solve(tests))
         explained = (both + rest**2) * sizes[:-1].mean() + both * sizes[-1]
         return float(self.std**2 * explained)
+
+
+def denoised_covariance(
+    noisy: Array, noise: float, mean: Array
+) -> tuple[DenseCovariance, int]:
+    r"""A covariance from a noisy one, and how many of its directions are no noise.
+
+    Symmetric noise has eigenvalues up to :math:`2\sigma\sqrt d`: larger ones are kept,
+    shrunk to what they were before the noise, over the diagonal of the variances,
+    which are shrunk towards their mean (James and Stein).
+    """
+    diagonal = np.diag(noisy)
+    away = diagonal - diagonal.mean()
+    squares = max(float(away @ away), 1e-300)
+    keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, 2.0**-10)
+    variance = np.maximum(diagonal.mean() + keep * away, 0.0)
+    values, vectors = np.linalg.eigh(noisy)
+    edge = spectral_edge(noise, len(noisy))
+    strong = values > edge
+    kept = values[strong] * np.sqrt(1 - (edge / values[strong]) ** 2)
+    loadings = vectors[:, strong] * np.sqrt(kept)
+    explained = np.maximum((loadings**2).sum(axis=1, keepdims=True), 1e-300)
+    loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
+    matrix: Array = loadings @ loadings.T
+    np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
+    clear = STANDS_OUT * edge * (1 + float(np.linalg.norm(mean)) / 2)
+    return DenseCovariance(matrix), int((values > clear).sum())
+
+
+def directions_above(seen: Array, omega: Array, noise: float, mean: Array) -> int:
+    r"""How many directions of P Ω exceed the noise on it and on the mean, twofold.
+
+    A matrix of noise has singular values up to
+    :math:`\sigma(\sqrt d + \sqrt\ell)`; the noise on the mean :math:`\mu` adds
+    :math:`e\,\mu^\top\Omega + \mu\, e^\top\Omega`.
+
+    Parameters
+    ----------
+    seen : array of shape (d, n)
+        P times an orthonormal basis of the columns of Ω.
+    omega : array of shape (d, n_columns)
+        Ω, in units of the standard deviations.
+    noise : float
+        σ, on each entry of P Ω.
+    mean : array of shape (d,)
+        μ, in units of the standard deviations.
+    """
+    length = max(float(np.linalg.norm(omega, axis=0).min()), 1e-300)
+    offset = float(np.abs(mean @ omega).max()) / length
+    d, columns = omega.shape
+    bulk = d**0.5 + columns**0.5
+    level = noise / length * bulk
+    level += noise * (offset * d**0.5 + float(np.linalg.norm(mean)))
+    values = np.linalg.svd(seen, compute_uv=False)
+    return int((values > 2 * level).sum())

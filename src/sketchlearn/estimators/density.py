@@ -27,9 +27,9 @@ from sketchlearn.estimators.base import (
     extremes_of,
     is_streamed,
     plan_scaling,
-    plan_second_moments,
     seed_of,
 )
+from sketchlearn.estimators.moment_plan import plan_second_moments
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures

@@ -33,6 +33,7 @@ from scipy.linalg import eigh
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.centring import centred_moments
 from sketchlearn.decoders.covariance import (
     AbstractCovariance,
     DenseCovariance,
@@ -50,7 +51,6 @@ from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
     RowRangeError,
-    RowsError,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
@@ -203,7 +203,7 @@ def decode_moments(
         Whether to estimate ``doubt``, by leaving columns of Ω out in turn.
     """
     part, where = second_moment_part(sketch.feature_map)
-    mean, second = _centred(sketch, part, where, clamp)
+    mean, second = centred_moments(sketch, part, where, clamp=clamp)
     noise, d, residual = mean_noise(sketch), part.n_features, 0.0
     doubt, directions = np.zeros(d), d
     structure: AbstractCovariance
@@ -350,54 +350,6 @@ def _loadings(
         if communality.max(initial=0.0) <= 1.0:
             break
     return np.asarray(loadings / np.sqrt(np.maximum(communality, 1.0)))
-
-
-def _centred(
-    sketch: Sketch | PrivateSketch,
-    part: MomentFeatures | CrossMomentFeatures,
-    where: slice,
-    clamp: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and centred second moments, of scaled rows.
-
-    An exact sketch is centred in integers, N Σxy - Σx Σy, and rounded once.
-    """
-    d = part.n_features
-    if isinstance(sketch, Sketch):
-        if sketch.count == 0:
-            raise RowsError("an empty sketch (0 rows) has nothing to decode.")
-        totals = np.array(sketch.total.to_ints()[where], object)
-        unit = sketch.count << sketch.features.frac_bits
-        products, shift = _products_of_means(part, totals[:d])
-        centred = totals[d:] * (unit << shift) - products
-        mean = (totals[:d] / unit).astype(np.float64)
-        return mean, (centred / (unit * unit << shift)).astype(np.float64)
-    means, seconds = sketch.mean[where][:d], sketch.mean[where][d:]
-    if clamp:
-        means = np.clip(means, -part.reach, part.reach)
-        seconds = np.clip(seconds, -(part.reach**2), part.reach**2)
-    products, shift = _products_of_means(part, means)
-    return means, seconds - products * 2.0**-shift
-
-
-def _products_of_means(
-    part: MomentFeatures | CrossMomentFeatures, means: NDArray[Any]
-) -> tuple[NDArray[Any], int]:
-    """Second moments of a constant row at the mean, times ``2**shift``, and shift.
-
-    Ω has entries that are whole multiples of ``2**-shift``, so integers stay whole.
-    """
-    if isinstance(part, MomentFeatures):
-        i, j = np.tril_indices(part.n_features)
-        return means[i] * means[j], 0
-    omega = part.omega
-    shift = 1 - int(np.frexp(omega[omega != 0])[1].min(initial=1))
-    whole: NDArray[Any] = omega * 2.0**shift
-    if means.dtype == object:
-        whole = np.array([int(w) for w in whole.ravel()], object).reshape(omega.shape)
-    kept = means[part.kept]
-    cross = np.outer(kept, kept @ whole).ravel()
-    return np.concatenate([means * means * 2**shift, cross]), shift
 
 
 def _completed(

@@ -279,7 +279,8 @@ class CrossMomentFeatures(AbstractFeatureMap):
     @cached_property
     def omega(self) -> NDArray[np.float64]:
         """Ω as used, targets last: shape (len(kept), n_columns + len(targets))."""
-        units = np.eye(len(self.kept))[:, self._positions]
+        units = np.zeros((len(self.kept), len(self.targets)))
+        units[self._positions, np.arange(len(self.targets))] = 1.0
         return np.concatenate([self._groups * 2.0**-self._omega_bits, units], axis=1)
 
     @override

@@ -25,10 +25,10 @@ from sketchlearn.estimators.base import (
     column_extremes,
     extremes_of,
     plan_scaling,
-    plan_second_moments,
     seed_of,
     warn_of_late,
 )
+from sketchlearn.estimators.moment_plan import plan_second_moments
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures

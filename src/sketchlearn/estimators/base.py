@@ -12,6 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from numbers import Integral
@@ -468,11 +469,14 @@ def require_sketch(sketch: Any) -> None:
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed from what scikit-learn calls ``random_state``; None is 0."""
+    """A seed from what scikit-learn calls ``random_state``; None is 0.
+
+    A generator is not advanced: the same estimator plans the same map every time.
+    """
     if random_state is None:
         return 0
     if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
+        return int(deepcopy(random_state).randint(2**31))
     whole = isinstance(random_state, Integral) and not isinstance(random_state, bool)
     if not whole or random_state < 0:
         raise FeatureMapError(

@@ -1,7 +1,7 @@
 """Cost of a ledger with many entries: opening it, and one more charge.
 
 Each charge reads and hashes every byte, but takes apart only what is new. Targets with
-100,000 entries: opening within about a second, a charge within a tenth of it.
+100,000 entries: opening in a second or two, a charge in a twentieth of that.
 
 usage: python3 dev.py run benchmarks/ledger.py [--entries 100 10000 100000]
 """

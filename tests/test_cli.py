@@ -1,6 +1,7 @@
 """Each command is a few library calls, with exit codes and messages to rely on."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -310,3 +311,26 @@ def test_a_plan_of_another_file_leaves_nothing_to_say(folder, given):
     run("sketch", "jan.parquet", "-o", "p.sketch")
     made = run("sketch", "feb.parquet", "-o", "q.sketch", "--like", "p.sketch", *given)
     assert (made.exit_code, "--like takes the plan" in made.stderr) == (2, True)
+
+
+def test_a_ledger_is_made_and_shown_with_what_is_left(shared):
+    shown = json.loads(run("ledger", "show", "jan.ledger", "--json").stdout)
+    assert shown["spent_epsilon"] == pytest.approx(1.0, abs=1e-6)
+    assert shown["left_epsilon"] == pytest.approx(
+        sl.Ledger.open("jan.ledger").left_epsilon()
+    )
+    assert (shown["neighbours"], shown["rows_per_unit"]) == ("add_remove", 1)
+    caps = ("--epsilon", "3", "--delta", "1e-5", "--rows-per-unit", "5")
+    assert run("ledger", "create", "new.ledger", *caps).exit_code == 0
+    again = run("ledger", "create", "new.ledger", "--epsilon", "9", "--delta", "1e-5")
+    assert again.exit_code == 1
+    assert "left_epsilon" in run("ledger", "show", "new.ledger").stdout
+
+
+def test_a_spent_ledger_says_what_was_asked_and_what_is_left(shared):
+    promise = ("--epsilon", "1.9", "--delta", "1e-6", "--ledger", "jan.ledger")
+    made = run("release", "jan.sketch", "-o", "more.private", *promise)
+    assert made.exit_code == 1
+    words = r"epsilon=1.9 asked, about 1\.\d+ is left of 2 \(delta=1e-6\) in jan.ledger"
+    assert re.search(words, made.stderr)
+    assert not (shared / "more.private").exists()

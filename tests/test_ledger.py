@@ -1,11 +1,16 @@
 """What was spent stays spent: across processes, crashes, faults and tampering."""
 
+import copy
 import errno
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import signal
+import subprocess
+import sys
+import threading
 import time
 from fractions import Fraction
 from math import inf, nan, sqrt
@@ -20,7 +25,7 @@ from sketchlearn import journal
 from sketchlearn.container import canonical_json
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.ledger import Charge, Ledger
-from sketchlearn.mechanisms import gaussian_mu, zcdp_rho
+from sketchlearn.mechanisms import gaussian_epsilon, gaussian_mu, zcdp_rho
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
 FORK = multiprocessing.get_context("fork")
@@ -493,3 +498,155 @@ def test_spending_is_reported_for_a_sensible_delta_only(book, delta):
     book.charge(charge())
     with pytest.raises(PrivacyError, match="delta"):
         book.spent_epsilon(delta)
+
+
+# One unit and one relation.
+
+
+def test_a_ledger_keeps_its_unit_and_relation(path):
+    Ledger(path, **CAPS, neighbours="replace", rows_per_unit=7)
+    again = Ledger.open(path)
+
+    assert (again.neighbours, again.rows_per_unit) == ("replace", 7)
+    for other in (
+        {},
+        {"neighbours": "replace"},
+        {"neighbours": "replace", "rows_per_unit": 8},
+        {"neighbours": "add_remove", "rows_per_unit": 7},
+    ):
+        with pytest.raises(LedgerError, match="keeps its caps and its unit"):
+            Ledger(path, **CAPS, **other)
+    with pytest.raises(LedgerError, match="keeps its caps and its unit"):
+        Ledger.open(path, neighbours="replace", rows_per_unit=8)
+    same = Ledger.open(path, neighbours="replace", rows_per_unit=7)
+    assert same.rows_per_unit == 7
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_charges_of_another_unit_are_converted_and_kept_as_they_were(path, memory):
+    terms = {**CAPS, "neighbours": "add_remove", "rows_per_unit": 10}
+    book = Ledger.ephemeral(**terms) if memory else Ledger(path, **terms)
+    single = charge(1e-4, rows_per_unit=1, epsilon=0.02, delta=1e-6)
+    book.charge(single)
+
+    assert book.charges == (single,)
+    expected = gaussian_epsilon(0.1, 1e-5)
+    assert book.spent_epsilon(1e-5) == pytest.approx(expected, rel=1e-9)
+    book.charge(charge(1e-4, rows_per_unit=10))
+    with pytest.raises(BudgetExceeded):
+        book.charge(charge(0.01))
+    with pytest.raises(PrivacyError, match='neighbours="replace"'):
+        book.charge(charge(1e-4, neighbours="replace", count_mode="public"))
+    assert len(book.charges) == 2
+
+
+def test_a_thousand_people_of_one_row_are_not_a_person_of_a_thousand(path):
+    # One ledger used to add these up as if they were the same promise.
+    book = Ledger(path, **CAPS, rows_per_unit=1000)
+    with pytest.raises(BudgetExceeded, match=r"rows_per_unit=1, neighbours='add_rem"):
+        book.charge(charge(0.05, rows_per_unit=1, epsilon=0.8, delta=1e-5))
+    book.charge(charge(0.05, rows_per_unit=1000))
+
+
+def test_the_summary_says_what_is_spent_and_left(path):
+    book = Ledger(path, **CAPS, rows_per_unit=3)
+    fresh = book.summary()
+    assert (fresh.n_charges, fresh.spent_epsilon, fresh.left_epsilon) == (0, 0.0, 2.0)
+    book.charge(charge(0.1, rows_per_unit=3))
+    now = book.summary()
+
+    assert now.path == path
+    assert (now.epsilon, now.delta, now.pure_epsilon) == (2.0, 1e-5, 0.0)
+    assert (now.neighbours, now.rows_per_unit, now.n_charges) == ("add_remove", 3, 1)
+    assert now.spent_epsilon == book.spent_epsilon(1e-5)
+    assert now.left_epsilon == book.left_epsilon()
+    book.charge(charge(gaussian_mu(now.left_epsilon, 1e-5) ** 2, rows_per_unit=3))
+    assert book.summary().left_epsilon == 0.0
+
+
+# In memory.
+
+
+def test_threads_share_one_budget_in_memory():
+    old = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(3):
+            book, granted = Ledger.ephemeral(**CAPS), []
+            price = float(Fraction(gaussian_mu(2.0, 1e-5)) ** 2 / 100) * (1 - 1e-12)
+
+            def work(book=book, granted=granted, price=price):
+                for _ in range(20):
+                    try:
+                        book.charge(charge(price))
+                    except BudgetExceeded:
+                        continue
+                    granted.append(1)
+
+            threads = [threading.Thread(target=work) for _ in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(granted) == len(book.charges) == 100
+            assert book.summary().n_charges == 100
+    finally:
+        sys.setswitchinterval(old)
+
+
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_budget_in_memory_is_not_copied(act):
+    book = Ledger.ephemeral(**CAPS)
+    with pytest.raises(LedgerError, match="second budget"):
+        act(book)
+
+
+@forks
+def test_a_budget_in_memory_is_not_spent_again_after_a_fork():
+    book = Ledger.ephemeral(**CAPS)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            book.charge(charge())
+        except LedgerError as error:
+            code = 0 if "second budget" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    book.charge(charge())
+
+
+@pytest.mark.parametrize(
+    "act", [copy.copy, copy.deepcopy, lambda book: pickle.loads(pickle.dumps(book))]
+)
+def test_a_copy_of_a_ledger_in_a_file_is_that_ledger(path, book, act):
+    book.charge(charge(0.2, "a"))
+    again = act(book)
+    again.charge(charge(0.01, "b"))
+
+    assert [item.release_id for item in book.charges] == ["a", "b"]
+    with pytest.raises(BudgetExceeded):
+        book.charge(charge(0.05))
+
+
+def test_without_file_locks_only_ledgers_in_files_are_missing(path):
+    code = f"""
+import sys
+sys.modules["fcntl"] = None
+import sketchlearn as sl
+phi = sl.clipped(sl.FourierFeatures(2, 16), norm_bound=2.0)
+exact = sl.sketch_rows([[0.0, 0.0]] * 50_000, phi, progress=False)
+book = sl.Ledger.ephemeral(epsilon=1.0, delta=1e-6)
+sl.release(exact, epsilon=1.0, delta=1e-6, ledger=book)
+for act in (sl.Ledger.open, lambda path: sl.Ledger(path, epsilon=1.0, delta=1e-6)):
+    try:
+        act({str(path)!r})
+    except sl.errors.LedgerError as error:
+        assert "file locks" in str(error)
+    else:
+        raise AssertionError
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not path.exists()

@@ -212,12 +212,12 @@ def _read_tail(
         number = seen.n_lines + len(entries)
         entries.append(_require_next(_parse(text), text, last, path, number))
         last = entries[-1]["hash"]
-    whole = data[end : data.rfind(b"}", end) + 1]
-    entry = _parse(whole)
+    entry, length = _parse_first(data[end:])
     if entry is not None:
         number = seen.n_lines + len(entries)
-        entries.append(_require_next(entry, whole, last, path, number))
-        last, end = entry["hash"], end + len(whole)
+        text = data[end : end + length]
+        entries.append(_require_next(entry, text, last, path, number))
+        last, end = entry["hash"], end + length
     ended = entry is None and (seen.ended or bool(data))
     found = seen.after(data[:end], len(entries), last, ended=ended)
     if end < len(data):  # never acknowledged: the writer died
@@ -244,6 +244,15 @@ def _parse(text: bytes) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
+def _parse_first(data: bytes) -> tuple[dict[str, Any] | None, int]:
+    """The entry that ``data`` starts with, whatever follows it, and its length."""
+    try:
+        entry, length = json.JSONDecoder().raw_decode(data.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return None, 0
+    return (entry, length) if isinstance(entry, dict) else (None, 0)
+
+
 def _require_next(
     entry: dict[str, Any] | None, text: bytes, previous: str, path: Path, number: int
 ) -> dict[str, Any]:
@@ -258,7 +267,7 @@ def _require_next(
     claimed, rest = rest[:64], rest[64:]
     body = before + rest[2:] if rest[:2] == b'",' else before[:-1] + rest[1:]
     found = hashlib.sha256(previous.encode() + body).hexdigest()
-    if not found == claimed.decode() == entry.get("hash"):
+    if found.encode() != claimed or found != entry.get("hash"):
         raise LedgerError(_damaged(path, number))
     return entry
 

@@ -44,6 +44,7 @@ def test_targets_leave_no_feature_out_for_a_second_column():
     assert phi.targets == (12,)
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_the_named_decoder_completes_a_small_sketch():
     sketch = CompressiveRidge(sketch_size=30).fit(X, y).sketch_
     learned, plain, default = (
@@ -67,6 +68,7 @@ def test_an_unknown_decoder_is_refused_at_any_sketch_size(size):
         CompressiveRidge(sketch_size=size, decoder="magic").fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_covariances_with_the_target_are_exact_in_a_small_sketch():
     ridge = CompressiveRidge(sketch_size=30).fit(X, y)
     strong = CompressiveRidge(1e9, sketch_size=30).fit_sketch(ridge.sketch_)
@@ -123,6 +125,7 @@ def test_parties_with_one_plan_merge():
     assert merged == CompressiveRidge(**BOUNDS).fit(X, Y).sketch_
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_a_compressed_sketch_never_predicts_worse_than_the_mean():
     for seed in range(4):
         rng = np.random.default_rng(seed)

@@ -18,7 +18,6 @@ from sketchlearn.decoders.low_rank import second_moment_part
 from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
-    RowRangeError,
     RowsError,
 )
 from sketchlearn.features.moments import MomentFeatures
@@ -111,7 +110,7 @@ def _refuse_large(batches: Batches, limit: int) -> None:
         if len(large):
             index, column = large[0].tolist()
             name = column if batches.names is None else repr(batches.names[column])
-            raise RowRangeError(
+            raise RowsError(
                 f"row {row + index} of {batches.source}, column {name}: the magnitude "
                 f"is beyond {LARGEST:.0e}, and its square is no number. Nothing was "
                 "added. Divide this column by its scale, or leave such rows out."

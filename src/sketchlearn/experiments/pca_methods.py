@@ -28,7 +28,7 @@ from sketchlearn.decoders.quadratic_recovery import (
 )
 from sketchlearn.decoders.query_network import QueryNetwork
 from sketchlearn.decoders.reduced_rows import ReducedRows, project_rows, sample_rows
-from sketchlearn.estimators.base import LEARNED, moment_decoder
+from sketchlearn.estimators.moment_plan import LEARNED, moment_decoder
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet

@@ -123,12 +123,16 @@ def _pool(features: Tensor, pooling: str) -> Tensor:
     match pooling:
         case "mean":
             return features.mean(dim=-2)
+        case "sum":
+            return features.sum(dim=-2)
         case "max":
             return features.amax(dim=-2)
         case "min":
             return features.amin(dim=-2)
         case "log-sum-exp":
             return torch.logsumexp(features, dim=-2)
+        case "soft-min":
+            return -torch.logsumexp(-features, dim=-2)
     power = float(pooling.removeprefix("p-norm:"))
     norm: Tensor = torch.linalg.vector_norm(features, ord=power, dim=-2)
     return norm

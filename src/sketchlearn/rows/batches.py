@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, final
 
 import click
@@ -32,7 +33,7 @@ from sketchlearn.rows.columns import (
     select_features,
     to_floats,
 )
-from sketchlearn.rows.pieces import Piece
+from sketchlearn.rows.pieces import Piece, Spans
 from sketchlearn.rows.sources import Source, open_source, refuse_empty
 
 __all__ = ["Batches", "RowIndex", "open_rows"]
@@ -150,35 +151,35 @@ class Batches:
             return None
         if self._options.encodings or self.n_rows is None:
             return None
-        spans, extremes, row = [], [], 0
+        pieces, extremes, row = [], [], 0
         for piece in self._source.pieces():
             if piece.index is None or piece.n_rows is None:
                 return None
             plan = self._plan_next(piece)
-            found = piece.index.extremes(plan.positions) if piece.n_rows else None
-            if found is not None:
+            if piece.n_rows:
+                found = piece.index.extremes(plan.positions)
+                if found is None:
+                    return None
                 extremes.append(found)
-            elif piece.n_rows:
-                return None
-            spans.append((row, row + piece.n_rows, piece, plan))
+            pieces.append((row, piece, plan))
             row += piece.n_rows
-
-        def take(start: int, stop: int) -> Floats:
-            parts = []
-            for begin, end, piece, plan in spans:
-                if piece.index is None or end <= start or begin >= stop:
-                    continue
-                ends = max(start, begin) - begin, min(stop, end) - begin
-                where = Where(piece.source, begin + ends[0], plan.columns)
-                for chunk in piece.index.take(plan.positions, *ends):
-                    parts.append(self._floats(chunk, plan, where))
-            return np.concatenate(parts)
-
         ends = np.stack(extremes)
         both = np.stack([ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)])
         if self._order is not None:
             both = both[:, self._order]
-        return RowIndex(row, both, take)
+        return RowIndex(row, both, partial(self._take, pieces))
+
+    def _take(self, pieces: list[tuple[int, Piece, Plan]], spans: Spans) -> Floats:
+        """Rows of indexed pieces, given with their first rows."""
+        parts = []
+        for first, piece, plan in pieces:
+            assert piece.index is not None
+            inside = [(max(i - first, 0), j - first) for i, j in spans if j > first]
+            chunks = piece.index.take(plan.positions, inside, self._batch_rows)
+            for row, chunk in chunks:
+                where = Where(piece.source, first + row, plan.columns)
+                parts.append(self._floats(chunk, plan, where))
+        return np.concatenate(parts)
 
     def _open(self) -> Iterator[Floats]:
         if not self._source.once:
@@ -373,12 +374,12 @@ class RowIndex:
     extremes : float64 array of shape (2, n_features)
         Least and largest value of each feature.
     take : callable
-        ``take(start, stop)`` reads some of them.
+        ``take(spans)`` reads those in some spans (start, stop).
     """
 
     n_rows: int
     extremes: NDArray[np.float64]
-    take: Callable[[int, int], Floats]
+    take: Callable[[Spans], Floats]
 
 
 @dataclass(frozen=True)

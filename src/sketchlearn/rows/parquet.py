@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sketchlearn.rows.pieces import Index, Piece, guarded
+from sketchlearn.rows.pieces import Index, Piece, Spans, guarded
 
 __all__ = ["parquet_piece"]
 
@@ -56,33 +56,34 @@ def parquet_piece(
         # Without pre-buffering, memory is bounded by the buffers, not the row groups.
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
 
-    def stream(positions: Sequence[int], **options: Any) -> Iterator[pa.RecordBatch]:
+    def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
         names = [schema.names[position] for position in positions]
         with blaming():
             file = start()
-            batches = file.iter_batches(columns=names, **options)
+            batches = file.iter_batches(batch_size=batch_rows, columns=names)
         with file:
             for batch in guarded(batches, blaming):
                 yield batch.select(names)
 
-    def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        return stream(positions, batch_size=batch_rows)
-
     def take(
-        positions: Sequence[int], begin: int, end: int
-    ) -> Iterator[pa.RecordBatch]:
-        ends = np.cumsum(sizes)
-        starts = ends - sizes
-        groups = np.flatnonzero((ends > begin) & (starts < end))
-        row = int(starts[groups[0]])
-        size = max(end - begin, 1)
-        for batch in stream(positions, row_groups=groups.tolist(), batch_size=size):
-            first, last = max(begin - row, 0), min(end - row, len(batch))
-            if first < last:
-                yield batch.slice(first, last - first)
-            row += len(batch)
-            if row >= end:
-                return
+        positions: Sequence[int], spans: Spans, batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        names = [schema.names[position] for position in positions]
+        with blaming():
+            file = start()
+        with file:
+            for group, row in enumerate((np.cumsum(sizes) - sizes).tolist()):
+                inside = _within(spans, row, row + int(sizes[group]))
+                batches = file.iter_batches(
+                    batch_size=batch_rows, row_groups=[group], columns=names
+                )
+                for batch in guarded(batches, blaming) if inside else ():
+                    for begin, end in _within(inside, row, row + len(batch)):
+                        part = batch.slice(begin - row, end - begin)
+                        yield begin, part.select(names)
+                    row += len(batch)
+                    if row >= inside[-1][1]:
+                        break
 
     def extremes(positions: Sequence[int]) -> NDArray[np.float64] | None:
         with blaming(), start() as file:
@@ -96,6 +97,12 @@ def parquet_piece(
         sizes = np.array([metadata.row_group(i).num_rows for i in groups], np.int64)
     index = Index(extremes, take)
     return Piece(repr(str(path)), names, types, read, n_rows, index=index)
+
+
+def _within(spans: Spans, start: int, stop: int) -> Spans:
+    """The parts of spans of rows that lie between two rows."""
+    cut = [(max(begin, start), min(end, stop)) for begin, end in spans]
+    return [(begin, end) for begin, end in cut if begin < end]
 
 
 def _extremes(metadata: Any, columns: Sequence[pa.Field]) -> NDArray[np.float64] | None:

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
 
-__all__ = ["Index", "Piece", "Reader", "array_piece", "guarded", "to_piece"]
+__all__ = ["Index", "Piece", "Reader", "Spans", "array_piece", "guarded", "to_piece"]
 
 PANDAS_ROWS = 1 << 16
 """Rows of a pandas frame converted at once."""
 
 Reader = Callable[[Sequence[int], int], Iterator[Any]]
+Spans = list[tuple[int, int]]
 
 
 @final
@@ -72,11 +73,12 @@ class Index:
         ``extremes(positions)`` gives the least and the largest value of each of these
         columns, shape (2, n), or None where the file does not say.
     take : callable
-        ``take(positions, start, stop)`` streams some rows of these columns.
+        ``take(positions, spans, batch_rows)`` streams the rows in these spans (start,
+        stop), in increasing order, as pairs of the number of a row and a batch.
     """
 
     extremes: Callable[[Sequence[int]], NDArray[np.float64] | None]
-    take: Callable[[Sequence[int], int, int], Iterator[Any]]
+    take: Callable[[Sequence[int], Spans, int], Iterator[tuple[int, Any]]]
 
 
 def guarded(

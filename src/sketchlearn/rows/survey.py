@@ -77,7 +77,7 @@ def survey_rows(batches: Batches, *, first_rows: int) -> Survey:
     while index.n_rows > BLOCKS * step:
         step *= 2
     spans = [(start, start + size) for start in range(0, index.n_rows, step)]
-    some = np.concatenate([index.take(*span) for span in spans]).astype(np.float64)
+    some = index.take(spans).astype(np.float64)
     low, high = index.extremes + 0.0  # -0.0 becomes 0.0
     return Survey(low, high, some, index.n_rows, is_whole=True)
 

@@ -1,0 +1,5 @@
+"""``python -m sketchlearn.cli``."""
+
+from sketchlearn.cli.app import main
+
+main()

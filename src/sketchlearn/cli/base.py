@@ -1,0 +1,131 @@
+"""What the commands share: options, what is printed and written, refusals."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+import sketchlearn as sl
+from sketchlearn.errors import SketchlearnError
+
+__all__ = [
+    "FORCE",
+    "JSON",
+    "OUT",
+    "Group",
+    "fail",
+    "lazy",
+    "load_sketch",
+    "require_free",
+    "show",
+    "summary",
+    "write",
+]
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+OUT = click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Write here; - is standard output.",
+)
+FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
+
+
+class Group(click.Group):
+    """Turns our errors into one line on stderr and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (SketchlearnError, OSError) as error:
+            if ctx.params.get("debug"):
+                raise
+            fail(str(error))
+        except KeyboardInterrupt:
+            click.echo("interrupted; nothing was written.", err=True)
+            sys.exit(130)
+
+
+def write(made: Any, output: str, as_json: bool) -> None:
+    """Save a sketch and say what it holds; ``-`` is standard output."""
+    if output == "-":
+        data = sl.dumps(made)
+        click.echo(data, nl=False)
+        show(summary(made, output, len(data)), as_json, err=True)
+        return
+    sl.save(made, output)
+    show(summary(made, output, Path(output).stat().st_size), as_json)
+
+
+def summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
+    """What a sketch holds."""
+    if isinstance(made, sl.PrivateSketch):
+        return {
+            "file": path,
+            "bytes": n_bytes,
+            "rows (noisy)": round(made.count),
+            "numbers": made.size,
+            "features": made.features.kind,
+            "version": made.features.version,
+            "map": made.features.fingerprint,
+            **made.statement.describe(),
+        }
+    return {
+        "file": path,
+        "bytes": n_bytes,
+        "rows": made.count,
+        "numbers": made.size,
+        "features": made.features.kind,
+        "version": made.features.version,
+        "columns": made.columns or made.features.n_features,
+        "pooling": made.pooling,
+        "map": made.features.fingerprint,
+        "digest": made.digest,
+    }
+
+
+def show(fields: dict[str, Any], as_json: bool, *, err: bool = False) -> None:
+    """Print fields as JSON or as lines."""
+    if as_json:
+        click.echo(json.dumps(fields), err=err)
+        return
+    width = max(len(name) for name in fields)
+    for name, value in fields.items():
+        click.echo(f"{name:<{width}}  {value}", err=err)
+
+
+def require_free(output: str, force: bool) -> None:
+    """Refuse to write over a file, or into a folder that is not there."""
+    if output == "-":
+        return
+    if Path(output).exists() and not force:
+        fail(f"{output} exists already; pass --force to replace it.")
+    if not Path(output).resolve().parent.is_dir():
+        fail(f"the folder of {output} does not exist; create it first.")
+
+
+def load_sketch(path: str) -> Any:
+    """The sketch in a file, exact or released."""
+    found = sl.load(path)
+    if not hasattr(found, "count"):
+        fail(f"{path} holds a feature map, not a sketch; sketch rows with --like it.")
+    return found
+
+
+def lazy(module: str) -> Any:
+    """A module of ours, imported only when a command needs it."""
+    return importlib.import_module(f"sketchlearn.{module}")
+
+
+def fail(message: str) -> NoReturn:
+    """One line on stderr, exit code 1."""
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)

@@ -1,0 +1,97 @@
+"""Learning: the demonstration, the shipped models and the training of new ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+import sketchlearn as sl
+from sketchlearn.cli.base import (
+    FORCE,
+    JSON,
+    OUT,
+    lazy,
+    require_free,
+    show,
+)
+
+__all__ = ["demo", "models", "train"]
+
+
+@click.command()
+@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1000))
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False),
+    help="Keep the generated files and the sketch here (default: a temporary folder).",
+)
+@JSON
+def demo(rows: int, directory: str | None, as_json: bool) -> None:
+    """Sketch, merge, forget and learn from a million generated rows."""
+    demonstrate = lazy("demo").demonstrate
+    report = demonstrate(
+        rows, directory, say=lambda text: click.echo(text, err=as_json)
+    )
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+
+
+@click.command()
+@click.argument("config", type=click.Path())
+@click.option("--preset", default="cpu", show_default=True, help="Table of CONFIG.")
+@click.option("--data", required=True, type=click.Path(), help="Folder of datasets.")
+@click.option("--folder", type=click.Path(), help="Checkpoint and log [OUTPUT.run].")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint, if any.")
+@click.option("--start-from", type=click.Path(), help="Fine-tune this checkpoint.")
+@OUT
+@FORCE
+@JSON
+def train(
+    config: str,
+    preset: str,
+    data: str,
+    folder: str | None,
+    resume: bool,
+    start_from: str | None,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Meta-learn weights as CONFIG says, on the training datasets of a folder."""
+    require_free(output, force)
+    settings = lazy("meta.config").load_config(config, preset)
+    done = lazy("meta.runs").train_run(
+        settings,
+        lazy("meta.datasets").load_folder(data, split="train"),
+        folder=folder or f"{output}.run",
+        resume=resume,
+        start_from=start_from,
+    )
+    if done.result.stopped == "interrupt":
+        steps = done.result.steps
+        click.echo(f"interrupted after {steps} steps; go on with --resume.", err=True)
+        sys.exit(130)
+    weights = done.model.to_weights({**done.card, "preset": preset})
+    lazy("weights").save_weights(weights, output)
+    names = ("stopped", "steps", "seconds", "best_step", "best_score", "skipped")
+    shown = {name: getattr(done.result, name) for name in names}
+    show({"file": output, **shown}, as_json)
+
+
+@click.command()
+@click.argument("name", required=False)
+@JSON
+def models(name: str | None, as_json: bool) -> None:
+    """List the models of the package, or show the card of the model NAME."""
+    if name is not None:
+        click.echo(json.dumps(lazy("registry").load_card(name), indent=2))
+        return
+    found = [vars(model) for model in sl.list_models()]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    heads = ["name", "task", "kind", "size_bytes", "summary"]
+    rows = [[model[head] for head in heads] for model in found]
+    click.echo(lazy("report").format_table(heads, rows))

@@ -1,0 +1,349 @@
+"""A model depends on the rows, not on what they come in: fit(array) == fit(file)."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import torch
+
+import sketchlearn as sl
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    DataPlanWarning,
+    FeatureMapError,
+    RemovalError,
+    RowRangeError,
+    RowsError,
+)
+from sketchlearn.estimators import inputs
+
+RNG = np.random.default_rng(0)
+N, D = 1500, 4
+ROWS = RNG.normal(size=(N, D)) * [1.0, 30.0, 0.01, 5.0]
+ROWS += 6 * RNG.integers(0, 2, (N, 1)) * [1.0, 30.0, 0.01, 5.0]
+ROWS[:, 3] = np.sort(ROWS[:, 3])  # sorted by one column
+ROWS[: N // 2, 2] = 0.5  # and another begins to vary in the middle
+ROWS = ROWS.astype(np.float32).astype(float)
+TARGET = (ROWS @ [1.0, 0.1, 20.0, -0.5])[:, None].round(3)
+WHOLE = np.concatenate([ROWS, TARGET], axis=1)
+NAMES = ["a", "b", "c", "d", "t"]
+
+SIMPLE = {
+    "pca": lambda: sl.CompressivePCA(2),
+    "small pca": lambda: sl.CompressivePCA(1, sketch_size=6, decoder="nystrom"),
+    "k-means 1": lambda: sl.CompressiveKMeans(2, sketch_size=60, rounds=1, n_init=1),
+    "k-means 2": lambda: sl.CompressiveKMeans(2, sketch_size=60, rounds=2, n_init=1),
+    "mixture 1": lambda: sl.CompressiveGaussianMixture(2, sketch_size=60, rounds=1),
+    "mixture 2": lambda: sl.CompressiveGaussianMixture(2, sketch_size=60, rounds=2),
+}
+RIDGES = {
+    "ridge": lambda: sl.CompressiveRidge(),
+    "small ridge": lambda: sl.CompressiveRidge(sketch_size=10, decoder="nystrom"),
+}
+FITTED = [
+    "components_",
+    "explained_variance_",
+    "coef_",
+    "intercept_",
+    "cluster_centers_",
+    "inertia_",
+    "means_",
+    "covariances_",
+    "weights_",
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Small sketches may say that they are small."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def table(rows, names):
+    return pa.table({name: rows[:, i] for i, name in enumerate(names)})
+
+
+def chunks(rows, size):
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def write(folder, rows, names):
+    """Files of all kinds, some in several pieces."""
+    data = table(rows, names)
+    folder.mkdir()
+    pa.parquet.write_table(data, folder / "1.parquet", row_group_size=200)
+    pa.parquet.write_table(data, folder / "2.pq", write_statistics=False)
+    pa.csv.write_csv(data, folder / "3.csv")
+    pa.feather.write_feather(data, folder / "4.arrow", chunksize=301)
+    (folder / "5").mkdir()
+    for i, start in enumerate(range(0, len(rows), 400)):
+        part = data.slice(start, 400)
+        pa.parquet.write_table(part, folder / "5" / f"{i}.parquet")
+    return sorted(folder.iterdir())
+
+
+def same(model, other):
+    assert model.sketch_.digest == other.sketch_.digest
+    assert model.n_features_in_ == other.n_features_in_
+    for name in FITTED:
+        if hasattr(model, name):
+            assert np.array_equal(getattr(model, name), getattr(other, name)), name
+    return True
+
+
+def is_twice(name):
+    return name.endswith("2")
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_files_and_frames_give_the_model_of_the_array(name, tmp_path):
+    make, names = SIMPLE[name], NAMES[:D]
+    model = make().fit(ROWS)
+    data = table(ROWS, names)
+    frame = data.to_pandas()
+    memory = [ROWS.astype(np.float32), frame, pl.from_pandas(frame), data]
+    memory += [frame.set_axis(range(D), axis=1), torch.tensor(ROWS), sl.open_rows(data)]
+    memory += [list(chunks(ROWS, 444))]
+    for rows in [*memory, *write(tmp_path / "files", ROWS, names)]:
+        assert same(make().fit(rows), model)
+
+
+@pytest.mark.parametrize("name", [name for name in SIMPLE if not is_twice(name)])
+def test_short_streams_give_the_model_of_the_array(name):
+    make, data = SIMPLE[name], table(ROWS, NAMES[:D])
+    model = make().fit(ROWS)
+    reader = pa.RecordBatchReader.from_batches(data.schema, data.to_batches(333))
+    for rows in (chunks(ROWS, 256), chunks(data.to_pandas(), 1), reader):
+        assert same(make().fit(rows), model)
+    assert same(make().fit(sl.open_rows(chunks(ROWS, 99))), model)
+
+
+@pytest.mark.parametrize("name", [name for name in SIMPLE if is_twice(name)])
+def test_two_rounds_refuse_a_stream_before_reading_it(name):
+    def untouched():
+        yield ROWS[:5]
+        raise AssertionError("was read")
+
+    with pytest.raises(RowsError, match="rounds=2 reads the rows twice"):
+        SIMPLE[name]().fit(untouched())
+
+
+@pytest.mark.parametrize("name", RIDGES)
+def test_targets_by_name_give_the_model_of_arrays(name, tmp_path):
+    make = RIDGES[name]
+    model = make().fit(ROWS, TARGET[:, 0])
+    shuffled = ["c", "t", "a", "d", "b"]
+    data = table(WHOLE, NAMES)
+    frame = data.to_pandas()
+    for rows in [data, frame, *write(tmp_path / "files", WHOLE, NAMES)]:
+        assert same(make().fit(rows, "t"), model)
+    assert same(make().fit(frame.drop(columns="t"), frame["t"]), model)
+    assert same(make().fit(frame[shuffled], ["t"]).fit(frame, ("t",)), model)
+    path = tmp_path / "files" / "1.parquet"
+    assert same(make().fit(sl.open_rows(path, on_invalid="drop"), "t"), model)
+    reader = pa.RecordBatchReader.from_batches(data.schema, data.to_batches(333))
+    for rows in (chunks(frame, 100), reader, sl.open_rows(chunks(frame, 99))):
+        assert same(make().fit(rows, "t"), model)
+
+
+def test_a_target_in_the_middle_loses_no_row_of_a_generator():
+    frame = table(WHOLE, NAMES).to_pandas()[["t", "b", "a"]]
+    model = sl.CompressiveRidge().fit(chunks(frame, 100), y="t")
+    assert model.sketch_.count == N
+    assert model.feature_names_in_.tolist() == ["b", "a"]
+    assert same(model, sl.CompressiveRidge().fit(ROWS[:, [1, 0]], TARGET))
+    part = frame[:400][["a", "t", "b"]]  # in another order
+    with pytest.warns(DataPlanWarning):
+        model.forget(chunks(part, 100), y="t")
+    assert model.sketch_.count == N - 400
+
+
+def test_columns_chosen_when_opening_are_those_of_the_regression():
+    batches = sl.open_rows(table(WHOLE, NAMES), columns=["t", "d", "a"])
+    model = sl.CompressiveRidge().fit(batches, y="t")
+    assert model.feature_names_in_.tolist() == ["d", "a"]
+    with pytest.raises(RowsError, match="no column 'u'"):
+        sl.CompressiveRidge().fit(batches, y="u")
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_rows_may_come_in_pieces_and_go_in_pieces(name):
+    feature_map = SIMPLE[name]().fit(ROWS).sketch_.feature_map
+    model = SIMPLE[name]().fit_sketch(sl.sketch_rows(ROWS[:900], feature_map))
+    whole = sl.sketch_rows(ROWS, feature_map)
+    model.partial_fit(chunks(ROWS[900:], 100))
+    assert model.sketch_ == whole
+    with pytest.warns(DataPlanWarning):
+        model.forget(chunks(ROWS[900:], 130))
+    assert model.sketch_ == sl.sketch_rows(ROWS[:900], feature_map)
+    frame = table(ROWS, NAMES[:D]).to_pandas()
+    named = SIMPLE[name]().fit(frame)
+    more = chunks(frame[["d", "b", "a", "c"]], 500)  # another order
+    assert named.partial_fit(more).sketch_ == whole + whole.with_new_lineage()
+
+
+def test_the_classifier_takes_rows_in_memory_and_says_so(tmp_path):
+    labels = np.repeat([0, 1], N // 2)
+    frame = table(ROWS, NAMES[:D]).to_pandas()
+    model = sl.CompressiveClassifier(sketch_size=60).fit(ROWS, labels)
+    other = sl.CompressiveClassifier(sketch_size=60).fit(frame, labels)
+    for label in (0, 1):
+        assert model.sketches_[label] == other.sketches_[label]
+    pa.parquet.write_table(table(ROWS, NAMES[:D]), tmp_path / "rows.parquet")
+    for rows in (str(tmp_path / "rows.parquet"), chunks(ROWS, 100)):
+        with pytest.raises((ValueError, TypeError)):
+            sl.CompressiveClassifier().fit(rows, labels)
+
+
+def late(n_rows, constant):
+    """Rows one of whose features varies only after some of them."""
+    rows = np.random.default_rng(1).normal(size=(n_rows, 5))
+    rows[:constant, 3] = 2.0
+    return rows
+
+
+def test_a_feature_that_varies_late_in_a_file_has_room(tmp_path):
+    rows = late(3000, 2500)
+    path = tmp_path / "rows.csv"
+    pa.csv.write_csv(table(rows, "abcde"), path)
+    model = sl.CompressivePCA(1, sketch_size=10, decoder="nystrom").fit(path)
+    assert 3 in model.sketch_.feature_map.kept
+
+
+@pytest.mark.parametrize("y", [None, "e"])
+def test_a_feature_that_varies_late_in_a_stream_is_named(monkeypatch, y):
+    monkeypatch.setattr(inputs, "PLANNING_ROWS", 1000)
+    frame = pd.DataFrame(late(3000, 1500), columns=list("abcde"))
+    model = sl.CompressivePCA if y is None else sl.CompressiveRidge
+    small = model(sketch_size=10, decoder="nystrom")
+    with pytest.warns(ConvergenceWarning, match=r"1 features \(d\) did not vary"):
+        small.fit(chunks(frame, 100), y)
+    assert small.sketch_.count == 3000
+
+
+def test_a_feature_that_varies_in_rows_added_later_is_named():
+    rows = late(3000, 1500)
+    model = sl.CompressivePCA(1, sketch_size=10, decoder="nystrom").fit(rows[:1500])
+    with pytest.warns(ConvergenceWarning, match=r"\(feature 3\) did not vary"):
+        model.partial_fit(rows[1500:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "the sketch saw")
+        model.partial_fit(rows[1500:])  # it was said once
+
+
+def test_a_stream_that_leaves_its_range_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(inputs, "PLANNING_ROWS", 100)
+    rows = np.linspace(0, 1, 1000)[:, None] ** 4 * [1.0, 2.0]
+    with pytest.raises(RowRangeError, match=r"row \d+ .*bounds.* an array or files"):
+        sl.CompressivePCA().fit(chunks(rows, 50))
+    assert sl.CompressivePCA().fit(rows).sketch_.count == 1000
+
+
+@pytest.mark.parametrize("name", [*SIMPLE, *RIDGES])
+@pytest.mark.parametrize("size", [1e150, 1e200, 1e300])
+def test_values_whose_squares_are_no_numbers_are_named(name, size):
+    rows = table(WHOLE, NAMES).to_pandas()
+    rows.loc[7, "c"] = size
+    model, y = {**SIMPLE, **RIDGES}[name](), "t" if name in RIDGES else None
+    with pytest.raises(RowsError, match=r"row 7 of .*column 'c'"):
+        model.fit(rows, y)
+    with pytest.raises(FeatureMapError, match="bounds reach beyond"):
+        model.set_params(bounds=(-size, size)).fit(rows, y)
+
+
+@pytest.mark.parametrize(
+    "labels", [[3, 1, 2, 0], [2019, 2020, 2021, 2022], [0, "b", 2, 3]]
+)
+def test_names_that_are_no_text_are_read_as_text(labels):
+    frame = pd.DataFrame(ROWS, columns=labels)
+    model = sl.CompressivePCA(2).fit(frame)
+    assert model.feature_names_in_.tolist() == list(map(str, labels))
+    assert model.transform(frame).shape == (N, 2)
+    model.partial_fit(frame)
+    ridge = sl.CompressiveRidge().fit(frame, TARGET[:, 0])
+    assert ridge.predict(frame).shape == (N,)
+    assert same(ridge, sl.CompressiveRidge().fit(ROWS, TARGET[:, 0]))
+
+
+def test_names_that_are_the_same_as_text_are_refused():
+    frame = pd.DataFrame(ROWS, columns=["a", "1", 1, "b"])
+    with pytest.raises(RowsError, match="several columns named '1'"):
+        sl.CompressivePCA().fit(frame)
+
+
+def test_a_random_state_gives_the_same_seed_every_time():
+    state = np.random.RandomState(3)
+    model = sl.CompressivePCA(1, sketch_size=4, random_state=state)
+    assert model.plan(D) == model.plan(D)
+    assert same(
+        model.fit(ROWS),
+        sl.CompressivePCA(1, sketch_size=4)
+        .set_params(random_state=np.random.RandomState(3))
+        .fit(ROWS),
+    )
+    model.partial_fit(ROWS)
+
+
+@pytest.mark.parametrize("name", [*SIMPLE, *RIDGES])
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("sketch_size", 0),
+        ("sketch_size", "many"),
+        ("sketch_size", 2.5),
+        ("random_state", -1),
+        ("random_state", "x"),
+        ("bounds", "abc"),
+        ("bounds", "ab"),
+        ("bounds", ("0", "1")),
+        ("bounds", (0,)),
+        ("bounds", 3),
+        ("bounds", (None, 1)),
+        ("bounds", (0, np.nan)),
+        ("bounds", (object(), 1)),
+        ("bounds", ([0, [1, 2]], 1)),
+        ("bounds", ({}, 1)),
+        ("bounds", (1j, 2)),
+        ("bounds", (1, 0)),
+    ],
+)
+def test_parameters_are_checked_before_a_row_is_read(name, parameter, value):
+    def untouched():
+        raise AssertionError("was read")
+        yield
+
+    model = {**SIMPLE, **RIDGES}[name]().set_params(**{parameter: value})
+    with pytest.raises(FeatureMapError):
+        model.fit(untouched(), "t")
+    with pytest.raises(FeatureMapError):
+        model.partial_fit(untouched(), "t")
+    with pytest.raises(FeatureMapError):
+        model.plan(D)
+
+
+@pytest.mark.parametrize("model", [sl.CompressivePCA(2), sl.CompressiveKMeans(2)])
+def test_what_cannot_be_read_again_is_refused_before_fitting(model, tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    for rows in (tmp_path / "rows.npy", chunks(ROWS, 100)):
+        with pytest.raises(RowsError, match="fit_transform takes rows in memory"):
+            model.fit_transform(rows)
+        assert not hasattr(model, "sketch_")
+
+
+def test_rows_that_were_never_there_cannot_be_forgotten():
+    model = sl.CompressivePCA(bounds=(-500, 500)).fit(ROWS)
+    before = model.sketch_
+    with pytest.raises(RemovalError, match="no 1499 rows add up"):
+        model.forget(np.full((1, D), 499.0))
+    with pytest.raises(RemovalError, match="removing 3000 rows"):
+        model.forget(np.concatenate([ROWS, ROWS]))
+    assert model.sketch_ is before

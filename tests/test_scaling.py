@@ -51,6 +51,11 @@ def test_a_constant_column_scales_to_zero():
         (1.0, 0.0, "reversed for feature 0"),
         (np.nan, 1.0, "finite"),
         ([0.0, 0.0], [1.0, 1.0, 1.0], "do not fit"),
+        (None, 1.0, "two numbers, .* got NoneType"),
+        ("0", 1.0, "two numbers, .* got str"),
+        (0.0, object(), "two numbers, .* got object"),
+        (0.0, [1.0, [2.0, 3.0]], "two numbers, .* got list"),
+        (0.0, 1j, "two numbers, .* got complex"),
     ],
 )
 def test_bad_bounds_say_what_is_wrong(low, high, message):

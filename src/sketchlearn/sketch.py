@@ -309,8 +309,8 @@ def sketch_rows(
     feature_map : AbstractFeatureMap
         The features φ.
     pooling : str
-        ``"mean"`` (the paper's), ``"max"``, ``"min"``, ``"p-norm:P"`` or
-        ``"log-sum-exp"``.
+        ``"mean"`` (the paper's), ``"sum"``, ``"max"``, ``"min"``, ``"p-norm:P"``,
+        ``"log-sum-exp"`` or ``"soft-min"``.
     columns : sequence of str, optional
         Columns to read, in this order; all of them by default.
     encodings : mapping, optional

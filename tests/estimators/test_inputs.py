@@ -11,6 +11,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 import torch
+from sklearn.base import clone
 
 import sketchlearn as sl
 from sketchlearn.errors import (
@@ -187,7 +188,8 @@ def test_rows_may_come_in_pieces_and_go_in_pieces(name):
     frame = table(ROWS, NAMES[:D]).to_pandas()
     named = SIMPLE[name]().fit(frame)
     more = chunks(frame[["d", "b", "a", "c"]], 500)  # another order
-    assert named.partial_fit(more).sketch_ == whole + whole.with_new_lineage()
+    again = sl.sketch_rows(ROWS, feature_map)
+    assert named.partial_fit(more).sketch_ == whole + again
 
 
 def test_the_classifier_takes_rows_in_memory_and_says_so(tmp_path):
@@ -210,12 +212,17 @@ def late(n_rows, constant):
     return rows
 
 
-def test_a_feature_that_varies_late_in_a_file_has_room(tmp_path):
-    rows = late(3000, 2500)
-    path = tmp_path / "rows.csv"
-    pa.csv.write_csv(table(rows, "abcde"), path)
-    model = sl.CompressivePCA(1, sketch_size=10, decoder="nystrom").fit(path)
-    assert 3 in model.sketch_.feature_map.kept
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_all_rows_of_a_file_are_looked_at(kind, tmp_path):
+    rows = late(70_000, 67_000)
+    rows[:, 0] = np.linspace(-1, 1, len(rows)) ** 9  # sorted, and farthest at its ends
+    rows[:67_000, 0] *= 1e-3
+    path = tmp_path / f"rows.{kind}"
+    writer = pa.csv.write_csv if kind == "csv" else pa.parquet.write_table
+    writer(table(rows, "abcde"), path)
+    small = sl.CompressivePCA(1, sketch_size=10, decoder="nystrom")
+    assert same(small.fit(path), clone(small).fit(rows))
+    assert 3 in small.sketch_.feature_map.kept
 
 
 @pytest.mark.parametrize("y", [None, "e"])

@@ -88,7 +88,7 @@ class CompressiveKMeans(
     bounds : pair (low, high), optional
         Declared range of the features: two numbers or two vectors. Values beyond it
         (rounded out to a power of two) are refused. Without it, scales are read from
-        the rows: all of them in memory, the first ones of a stream or file.
+        the rows: all of them, or the first ones of an iterator.
     n_init : int
         Starts of Lloyd's algorithm on the density; the best is kept.
     random_state : int

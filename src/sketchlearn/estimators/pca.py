@@ -63,7 +63,7 @@ class CompressivePCA(
     bounds : pair (low, high), optional
         Declared range of the features: two numbers or two vectors. Values beyond it
         (rounded out to a power of two) are refused. Without it, scales are read from
-        the rows: all of them in memory, the first ones of a stream or file.
+        the rows: all of them, or the first ones of an iterator.
     decoder : {"learned", "nystrom"}
         How the covariance is completed where the sketch does not hold all of it: with
         a prior meta-learned on other datasets, or with none. Private sketches are

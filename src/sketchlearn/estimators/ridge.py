@@ -87,7 +87,7 @@ class CompressiveRidge(
     bounds, target_bounds : pair (low, high), optional
         Declared ranges of the features and of the targets. Values beyond them
         (rounded out to a power of two) are refused. Without both, scales are read
-        from the rows: all of them in memory, the first ones of a stream or file.
+        from the rows: all of them, or the first ones of an iterator.
     decoder : {"learned", "nystrom"}
         How the covariance is completed where the sketch does not hold all of it: with
         a prior meta-learned on other datasets, or with none. Private sketches are

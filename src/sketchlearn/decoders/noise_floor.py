@@ -99,10 +99,15 @@ class MomentNoise:
         """That on some of the features."""
         return MomentNoise(self.std, self.unit[chosen], self.shift[chosen])
 
+    def of_variances(self, mean: Array) -> Array:
+        """Standard deviations of the noise on the variances, from that on the mean."""
+        unit, middle = self.unit, mean - self.shift
+        return np.asarray(self.std * unit * np.sqrt(unit**2 + 4 * middle**2))
+
     def of_regression(
         self, target: MomentNoise, mean: Array, coef: Array, solve: Callable[..., Array]
     ) -> float:
-        r"""Variance that coefficients :math:`w = A^{-1}c` explain of noise alone.
+        r"""Variance that coefficients :math:`w = A^{-1}c` may explain of noise alone.
 
         The noise n on :math:`c - Cw` comes from both, and from the means they are
         centred with; it explains :math:`E\,n^\top A^{-1} n`.

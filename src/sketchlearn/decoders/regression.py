@@ -125,6 +125,8 @@ def fit_regression(
         for target, row in zip(targets, coef, strict=True)
     ]
     explained = np.einsum("ij,ji->i", coef, right)
+    if doubt.any():  # covariances with targets of a compressed sketch keep their noise
+        explained = explained - of_noise
     return Regression(
         coef, intercept, variance, explained, np.array(of_noise), _unseen(doubt, own)
     )
@@ -164,13 +166,15 @@ def _noise_explained(
 ) -> float:
     if moments.noise is None:
         return 0.0
-    every = np.append(features, target)
-    return moments.noise.of_features(features).of_regression(
-        moments.noise.of_features(np.array([target])),
-        moments.mean[every],
+    own = moments.noise.of_features(np.array([target]))
+    explained = moments.noise.of_features(features).of_regression(
+        own,
+        moments.mean[np.append(features, target)],
         coef,
         partial(left.solve, penalty=penalty),
     )
+    # The variance that there is to explain has noise as well.
+    return max(explained, float(own.of_variances(moments.mean[[target]])[0]))
 
 
 def _unseen(doubt: Array, own: Array) -> float:

@@ -20,7 +20,13 @@ from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.description import encode_description
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.kinds import BUILD_SHARE, KINDS, declare
+from sketchlearn.features.kinds import (
+    BUILD_SHARE,
+    KINDS,
+    MAX_WORK,
+    declare,
+    require_affordable,
+)
 
 SPARE = 4 * 2**20
 """Tables and code that every map shares are not counted."""
@@ -181,6 +187,15 @@ def test_a_part_of_a_map_may_be_as_large_as_was_asked_for():
     part = {"kind": "moments", "version": 2, "n_features": 3, "order": "mean"}
     whole = {"kind": "concatenated", "version": 2, "parts": [part]}
     assert build_map(whole, max_bytes=2**34).sketch_size == 3
+
+
+def test_who_allows_more_memory_allows_the_time_it_takes():
+    cost = declare(waves(n_features=10**5, sketch_size=10**5))
+    assert cost.work > MAX_WORK
+    for max_bytes in (2**20, 2**30, 2**34):
+        with pytest.raises(FeatureMapError, match="max_bytes= larger than"):
+            require_affordable(cost, max_bytes)
+    require_affordable(cost, 2**40)
 
 
 def void(*shape):

@@ -45,7 +45,7 @@ BUILD_SHARE = 4
 """Building a map may take this many times ``max_bytes``: what is drawn is copied."""
 
 MAX_WORK = 2**34
-"""And about this many nanoseconds, on a slow machine."""
+"""And about this many nanoseconds for each gigabyte of ``max_bytes``, at least one."""
 
 _NESTED = 8
 _LOOP = 4096  # one turn of a Python loop over array operations, in nanoseconds
@@ -119,15 +119,15 @@ def declare(description: Any, shapes: _Shapes | None = None) -> Cost:
 
 
 def require_affordable(cost: Cost, max_bytes: int) -> None:
-    """Refuse a map that takes more memory or time than asked for."""
-    n_bytes = 8 * cost.numbers
-    if n_bytes > BUILD_SHARE * max_bytes or cost.work > MAX_WORK:
+    """Refuse a map that takes more memory or time than ``max_bytes`` stands for."""
+    n_bytes, gigabytes = 8 * cost.numbers, max(max_bytes / 2**30, 1.0)
+    if n_bytes > BUILD_SHARE * max_bytes or cost.work > MAX_WORK * gigabytes:
+        needed = max(n_bytes // BUILD_SHARE, 2**30 * cost.work // MAX_WORK)
         raise FeatureMapError(
             f"this describes a feature map that takes about {n_bytes} bytes and "
-            f"{cost.work * 1e-9:.0f} seconds to build. If you trust it, load it with a "
-            f"max_bytes= larger than {n_bytes // BUILD_SHARE} where memory is short of "
-            "that; or build the map yourself and attach it: "
-            "sketch.with_map(feature_map)."
+            f"{cost.work // 10**9} seconds to build. If you trust it, load it with a "
+            f"max_bytes= larger than {needed}, or build the map yourself and attach "
+            "it: sketch.with_map(feature_map)."
         )
 
 

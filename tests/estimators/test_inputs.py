@@ -133,7 +133,7 @@ def test_two_rounds_refuse_a_stream_before_reading_it(name):
         yield ROWS[:5]
         raise AssertionError("was read")
 
-    with pytest.raises(RowsError, match="rounds=2 reads the rows twice"):
+    with pytest.raises(RowsError, match="rounds=2 needs the rows twice"):
         SIMPLE[name]().fit(untouched())
 
 

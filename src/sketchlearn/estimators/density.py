@@ -140,8 +140,8 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
                 rounds = 1 if once else 2
             if rounds == 2 and not batches.is_repeatable:
                 raise RowsError(
-                    f"rounds=2 reads the rows twice, and {batches.source} can be read "
-                    "only once. Pass an array, a frame or files, or rounds=1."
+                    f"rounds=2 needs the rows twice, and {batches.source} cannot be "
+                    "read twice. Pass an array, a frame or files, or rounds=1."
                 )
             extremes = column_extremes(batches)
             sketch = self._sketch(batches, extremes, rounds)

@@ -63,16 +63,22 @@ def make_maps():
     return maps
 
 
+def make_plans():
+    """Maps that estimators decode, of declared bounds."""
+    size, bounds = {"sketch_size": 60}, {"bounds": (0.0, 1.0)}
+    ridge = sl.CompressiveRidge(**bounds, target_bounds=(0.0, 1.0))
+    return [
+        sl.CompressivePCA(**bounds).plan(3),
+        sl.CompressivePCA(sketch_size=8, **bounds).plan(3),
+        ridge.plan(2, n_targets=1),
+        sl.CompressiveKMeans(2, **size, **bounds).plan(3),
+        sl.CompressiveGaussianMixture(2, **size, **bounds).plan(3),
+    ]
+
+
 def make_sketches():
     """Sketches of what estimators decode, and of other maps and poolings."""
-    planned = [
-        sl.CompressivePCA().plan(3, rows=ROWS),
-        sl.CompressivePCA(sketch_size=10).plan(3, rows=ROWS),
-        sl.CompressiveRidge().plan(2, n_targets=1, rows=ROWS),
-        sl.CompressiveKMeans(2, sketch_size=60).plan(3, rows=ROWS),
-        sl.CompressiveGaussianMixture(2, sketch_size=60).plan(3, rows=ROWS),
-    ]
-    sketches = [sl.sketch_rows(ROWS, phi) for phi in [*planned, *make_maps()]]
+    sketches = [sl.sketch_rows(ROWS, phi) for phi in [*make_plans(), *make_maps()]]
     phi = sl.FourierFeatures(3, 8)
     for pooling in ("max", "min", "p-norm:3", "log-sum-exp"):
         sketches.append(sl.sketch_rows(ROWS, phi, pooling=pooling))
@@ -84,15 +90,15 @@ def make_private():
     phi = sl.clipped(sl.MomentFeatures(3, order="mean"), norm_bound=1.5)
     exact = sl.sketch_rows(ROWS, phi)
 
-    def ledger():
-        return sl.Ledger.ephemeral(epsilon=5.0, delta=1e-3)
-
     budget = {"epsilon": 1.0, "delta": 1e-6}
     groups = {"neighbours": "replace", "count": "public", "rows_per_unit": 3}
+    ledger = sl.Ledger.ephemeral(epsilon=5.0, delta=1e-3)
+    planned = [sl.sketch_rows(np.tile(ROWS, (99, 1)), phi) for phi in make_plans()]
     return [
-        sl.release(exact, ledger=ledger(), **budget),
-        sl.release(exact, ledger=ledger(), **budget, **groups),
+        *(release_seeded(sketch, 0, epsilon=9.0, delta=1e-6) for sketch in planned),
+        sl.release(exact, ledger=ledger, **budget),
         release_seeded(exact, 0, **budget),
+        release_seeded(exact, 0, **budget, **groups),
         release_seeded(exact, 0, **budget, count="laplace"),
     ]
 
@@ -391,25 +397,29 @@ def change_file(header, payload, rng):
 
 def forge_total(data, rng):
     """A sketch of the same map with another total and count, possible or nearly so."""
-    sketch = sl.loads(data)
-    whole = sketch.total.to_ints()
-    for _ in range(rng.choice([1, 1, 2, 5])):
-        places = [i for i in range(len(whole)) if rng.random() < rng.choice([0.1, 1])]
-        factor = rng.choice([0, 0, -1, 2, 1000, 10**9, rng.uniform(-1, 1)])
-        step = rng.choice([0, 0, 1, 2**20, 2**60])
-        for i in places:
-            whole[i] = int(whole[i] * factor) + step
-    if rng.random() < 0.2:
-        rng.shuffle(whole)
-    whole = [max(min(value, 2**127 - 1), -(2**127)) for value in whole]
-    total = Int128Array.from_ints(whole)
     header, payload = split(data)
-    if "count" in header:
-        old = int.from_bytes(payload[:8], "little", signed=True)
-        counts = [old, old, 0, 1, 2, old * 10**6, 2**62, -1]
-        count = rng.choice(counts).to_bytes(8, "little", signed=True)
-        return join(header, count + total.tobytes())
-    return join(header, total.tobytes())
+    start = 8 if "count" in header else 0
+    count = int.from_bytes(payload[:start], "little", signed=True)
+    half = (len(payload) - start) // 2
+    high = np.frombuffer(payload[start : start + half], "<i8").astype(np.int64)
+    low = np.frombuffer(payload[start + half :], "<u8").astype(np.uint64)
+    whole = Int128Array(high, low).to_ints()
+    if rng.random() < 0.5:  # the same rows many times over, give or take a step
+        times = rng.choice([1, 1, 10, 10**9])
+        jitter = rng.choice([0, 1, 2**10, 2**30])
+        whole = [times * value + rng.randint(-jitter, jitter) for value in whole]
+        count *= times
+    else:
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            factor = rng.choice([0, 0, -1, 2, 1000, 10**9, rng.uniform(-1, 1)])
+            step, share = rng.choice([0, 0, 1, 2**20, 2**60]), rng.choice([0.1, 1])
+            for i in range(len(whole)):
+                if rng.random() < share:
+                    whole[i] = int(whole[i] * factor) + step
+        count = rng.choice([count, count, 0, 1, 2, count * 10**6, 2**62, -1])
+    whole = [max(min(value, 2**127 - 1), -(2**127)) for value in whole]
+    head = count.to_bytes(8, "little", signed=True) if start else b""
+    return join(header, head + Int128Array.from_ints(whole).tobytes())
 
 
 def retell(header, rng):
@@ -424,97 +434,3 @@ def retell(header, rng):
         text.replace('"format":', '"format":"sketchlearn-map","format":', 1),
     ]
     return rng.choice(forms)
-
-
-# Bombs.
-
-
-def map_file(fields, tensors=None):
-    """A map file that says of itself what it likes."""
-    description = {"version": 2, "scaling": None, "stored": [], **fields}
-    header, payload = {"__metadata__": {"format": "sketchlearn-map"}}, b""
-    text = json.dumps(description, sort_keys=True, separators=(",", ":"))
-    header["__metadata__"] |= {"version": str(description["version"])}
-    header["__metadata__"] |= {"feature_map": "sha256:" + "0" * 64, "description": text}
-    for name in sorted(tensors or {}):
-        array, start = tensors[name], len(payload)
-        payload += array.tobytes()
-        kind = {"float32": "F32", "float64": "F64"}[str(array.dtype)]
-        offsets = [start, len(payload)]
-        shape = list(array.shape)
-        header[name] = {"data_offsets": offsets, "dtype": kind, "shape": shape}
-    return join(header, payload)
-
-
-def bombs():
-    """Small files that speak of huge maps, by name."""
-    void = {"dtype": "<f8", "shape": [2**40, 0], "data": ""}
-    fourier = {"kind": "fourier", "n_features": 2, "sketch_size": 4, "scale": 1.0}
-    fourier |= {"law": "gaussian", "seed": 0}
-    part = {**fourier, "version": 2, "scaling": None, "stored": []}
-    wide = {**part, "n_features": 1000, "sketch_size": 60_000}
-    quadratic = {"kind": "quadratic", "value_bound": 1024.0, "seed": 0, "law": "chi"}
-    hashed = {"kind": "count-min", "seed": 0, "value_bound": 1.0}
-    cross = {"kind": "cross-moments", "n_columns": 1, "targets": [1], "seed": 0}
-    cross |= {"kept": None, "importance": None, "reach": 32.0}
-    net = {"kind": "network", "inputs": "rows", "value_bound": None, "digest": ""}
-    net |= {"origin": "declared", "model": None, "stored": ["x"]}
-    sizes = {"n_inputs": 1, "n_outputs": 1, "kind": "resnet", "width": 1}
-    one = {"x": np.zeros(1, np.float32)}
-    marks = {"landmarks": np.zeros((5000, 1))}
-    nested = part
-    for _ in range(9):
-        nested = {"kind": "concatenated", "version": 2, "parts": [nested]}
-    return {
-        "seed array": map_file({**fourier, "seed": void}),
-        "scale array": map_file({**fourier, "scale": void}),
-        "fourier": map_file({**fourier, "n_features": 10**6, "sketch_size": 10**6}),
-        "fourier time": map_file({**fourier, "n_features": 10**8, "sketch_size": 2}),
-        "huge size": map_file({**fourier, "n_features": 10**300}),
-        "harmonics": map_file({**fourier, "kind": "harmonics", "octaves": 10**9}),
-        "quadratic": map_file({**quadratic, "n_features": 10**9, "sketch_size": 1}),
-        "gaussian": map_file(
-            {**quadratic, "law": "gaussian", "n_features": 10**4, "sketch_size": 20}
-        ),
-        "count-min": map_file({**hashed, "n_features": 10**8, "width": 1, "depth": 10}),
-        "count-min depth": map_file(
-            {**hashed, "n_features": 1, "width": 1, "depth": 10**7}
-        ),
-        "covariance": map_file(
-            {"kind": "moments", "n_features": 10**6, "order": "covariance"}
-        ),
-        "bits": map_file({"kind": "moments", "n_features": 2, "bits": 10**9}),
-        "cross of version 1": map_file({**cross, "n_features": 10**9, "version": 1}),
-        "groups": map_file({**cross, "n_features": 10**6, "n_columns": 10**6}),
-        "concatenated": map_file({"kind": "concatenated", "parts": [wide] * 100}),
-        "nested": map_file({"kind": "concatenated", "parts": [nested]}),
-        "clipped": map_file(
-            {"kind": "clipped", "norm_bound": 1.0, "inner": {**wide, "seed": void}}
-        ),
-        "network": map_file({**net, "network": {**sizes, "depth": 10**9}}, one),
-        "network width": map_file(
-            {**net, "network": {**sizes, "depth": 1, "width": 10**6}}, one
-        ),
-        "landmarks without root": map_file(
-            {"kind": "nystrom", "shift": 1.0, "scale": 1.0, "stored": ["landmarks"]},
-            marks,
-        ),
-        "void anchors": map_file(
-            {"kind": "cells", "anchors": void, "basis": void, "centre": void}
-        ),
-        "wide basis": map_file(
-            {"kind": "cells", "reach": 1.0, "origin": "declared", "n_crossed": 10**9}
-        ),
-    }
-
-
-def statement_bombs():
-    """Releases whose statements speak of powers of two that fill the memory."""
-    files = {}
-    for bits in (10**6, 10**9, -(10**9)):
-        header, payload = split(sl.dumps(make_private()[0]))
-        fields = header["__metadata__"]
-        statement = {**json.loads(fields["privacy"]), "frac_bits": bits}
-        fields["privacy"] = json.dumps(statement, sort_keys=True, separators=(",", ":"))
-        files[f"frac_bits {bits}"] = join(header, payload)
-    return files

@@ -28,9 +28,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
+from bombs import bombs, statement_bombs
 from forgery import (
     MAP_BYTES,
-    bombs,
     forge,
     forge_total,
     make_maps,
@@ -38,7 +38,6 @@ from forgery import (
     make_private,
     make_sketches,
     make_weights,
-    statement_bombs,
 )
 
 import sketchlearn as sl
@@ -299,7 +298,7 @@ def save_forever(first, second, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=70_000, help="forged files")
-    parser.add_argument("--models", type=int, help="of these, decoded [a 28th]")
+    parser.add_argument("--models", type=int, default=600, help="and as many decoded")
     parser.add_argument("--kills", type=int, default=200, help="killed saves")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -308,15 +307,14 @@ def main():
     maps = [sl.dumps(phi) for phi in make_maps()]
     old_maps, old_sketches = make_old("map"), make_old("sketch")
     private = [sl.dumps(sketch) for sketch in make_private()]
-    models = given.cases // 28 if given.models is None else given.models
-    rest = given.cases - models
+    rest, models = given.cases, given.models
     plan = [
         ("maps", forge, check_file, maps, rest * 4 // 10),
         ("maps of version 1", forge, check_file, old_maps, rest // 10),
         ("sketches", forge, check_file, sketches + old_sketches, rest * 3 // 10),
         ("private sketches", forge, check_file, private, rest // 10),
         ("weights", forge, check_weights, make_weights(), rest - rest * 9 // 10),
-        ("fit_sketch of files", forge, check_models, sketches + private, models // 2),
+        ("fit_sketch of files", forge, check_models, sketches + private, models),
         ("fit_sketch of totals", forge_total, check_models, sketches + private, models),
     ]
     breaks = attack_bombs()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchlearn import journal
+from sketchlearn import entries, journal
 from sketchlearn.container import canonical_json
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.ledger import Charge, Ledger
@@ -102,6 +102,26 @@ def test_a_plain_ledger_of_version_1_has_room_for_what_it_had_room_for(tmp_path)
     book.charge(charge(rest * 0.9999))
 
 
+GOLDEN_CHARGES = (
+    Charge("0" * 31 + "1", 0.002, 0.0, "ab" * 32, ("1" * 32, "2" * 32)),
+    Charge(
+        *("0" * 31 + "2", 0.1 / 3, 0.1, "cd" * 32, ("3" * 32,)),
+        *("replace", 2, "laplace", 0.75, 1e-6),
+    ),
+    Charge("0" * 31 + "3", 0.01, 0.0, "", (), "replace", 5, "public", 0.4, 1e-5),
+)
+
+
+def test_a_ledger_of_version_2_is_written_as_ever(path, monkeypatch):
+    monkeypatch.setattr(entries.time, "time", lambda: 1_700_000_000.0)
+    terms = {"pure_epsilon": 1.0, "neighbours": "replace", "rows_per_unit": 2}
+    book = Ledger(path, epsilon=4.0, delta=1e-5, **terms)
+    for item in GOLDEN_CHARGES:
+        book.charge(item)
+
+    assert path.read_bytes() == (GOLDEN / "ledger_v2.ledger").read_bytes()
+
+
 def test_a_ledger_of_version_2_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "new.ledger"
     shutil.copy(GOLDEN / "ledger_v2.ledger", path)
@@ -109,24 +129,9 @@ def test_a_ledger_of_version_2_is_read_as_it_was_written(tmp_path):
 
     assert (book.epsilon, book.delta, book.pure_epsilon) == (4.0, 1e-5, 1.0)
     assert (book.neighbours, book.rows_per_unit) == ("replace", 2)
-    assert book.charges == (
-        Charge("0" * 31 + "1", 0.002, 0.0, "ab" * 32, ("1" * 32, "2" * 32)),
-        Charge(
-            *("0" * 31 + "2", 0.1 / 3, 0.1, "cd" * 32, ("3" * 32,)),
-            *("replace", 2, "laplace", 0.75, 1e-6),
-        ),
-        Charge("0" * 31 + "3", 0.01, 0.0, "", (), "replace", 5, "public", 0.4, 1e-5),
-    )
-    assert (
-        book._account.spent.rho
-        == (
-            16 * Fraction(0.002)
-            + Fraction(0.1 / 3)
-            + Fraction(0.1) ** 2
-            + Fraction(0.01)
-        )
-        / 2
-    )
+    assert book.charges == GOLDEN_CHARGES
+    mu2 = 16 * Fraction(0.002) + Fraction(0.1 / 3) + Fraction(0.01)
+    assert book._account.spent.rho == (mu2 + Fraction(0.1) ** 2) / 2
     assert book.summary().n_charges == 3
 
 

@@ -9,10 +9,10 @@ usage: python3 dev.py run benchmarks/attacks/membership.py [--releases 12000]
 """
 
 import argparse
-import json
 import sys
 
 import numpy as np
+from tally import run
 
 import sketchlearn as sl
 
@@ -51,18 +51,19 @@ def releaser_of(way):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--releases", type=int, default=12_000)
-    arguments = parser.parse_args()
-    n, broken = arguments.releases, 0
-    for name, way in WAYS.items():
-        report = sl.audit(
-            releaser_of(way), rows=ROWS, canary=CANARY, n_releases=n, **PROMISE
-        )
-        broken += not report.passed
-        line = {"attack": f"membership, {name}", "trials": 2 * n}
-        line |= {"breaks": int(not report.passed)}
-        line |= {"lower bound": round(report.epsilon_gaussian, 3)}
-        print(json.dumps(line), flush=True)
-    sys.exit(1 if broken else 0)
+    n = parser.parse_args().releases
+
+    def attack(name, way):
+        def play():
+            game = {"rows": ROWS, "canary": CANARY, "n_releases": n, **PROMISE}
+            report = sl.audit(releaser_of(way), **game)
+            print(f"# {name}: {report}", file=sys.stderr)
+            return 2 * n, not report.passed
+
+        play.__name__ = f"membership, {name}"
+        return play
+
+    run(*(attack(name, way) for name, way in WAYS.items()))
 
 
 if __name__ == "__main__":

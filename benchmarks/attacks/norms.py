@@ -9,10 +9,9 @@ usage: python3 dev.py run benchmarks/attacks/norms.py [--rows 75000]
 """
 
 import argparse
-import json
-import sys
 
 import numpy as np
+from tally import run
 
 import sketchlearn as sl
 from sketchlearn.errors import RowRangeError
@@ -85,16 +84,18 @@ def main():
     parser.add_argument("--rows", type=int, default=75_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    rng, trials, breaks = np.random.default_rng(arguments.seed), 0, 0
-    found = list(maps())
-    for phi in found:
-        rows = adversarial(-(-arguments.rows // len(found)), rng)
-        worst, taken = longest(phi, rows)
-        trials += taken
-        breaks += worst > phi.spec.norm_steps**2
-        print(f"# {phi.kind}: {taken} of {len(rows)} taken", file=sys.stderr)
-    print(json.dumps({"attack": "integer norms", "trials": trials, "breaks": breaks}))
-    sys.exit(1 if breaks else 0)
+
+    def integer_norms():
+        rng, trials, breaks = np.random.default_rng(arguments.seed), 0, 0
+        found = list(maps())
+        for phi in found:
+            rows = adversarial(-(-arguments.rows // len(found)), rng)
+            worst, taken = longest(phi, rows)
+            trials += taken
+            breaks += worst > phi.spec.norm_steps**2
+        return trials, breaks
+
+    run(integer_norms)
 
 
 if __name__ == "__main__":

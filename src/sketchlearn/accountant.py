@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import floor, inf, isfinite, log10, nextafter, sqrt
-from numbers import Real
 from typing import Any, Literal, final, get_args
 
 from sketchlearn.errors import BudgetExceeded, PrivacyError
@@ -30,6 +29,7 @@ from sketchlearn.mechanisms import (
     MU_LIMIT,
     gaussian_epsilon,
     gaussian_mu,
+    is_number,
     require_budget,
     zcdp_epsilon,
     zcdp_rho,
@@ -48,6 +48,7 @@ __all__ = [
 Neighbours = Literal["add_remove", "replace"]
 CountMode = Literal["joint", "laplace", "public"]
 
+_NEIGHBOURS, _COUNT_MODES = get_args(Neighbours), get_args(CountMode)
 _ROUND_UP = 1 + 2.0**-52
 _SHIFT = 1074  # every float64 is a whole number of 2**-1074
 _ONE = 1 << _SHIFT
@@ -103,12 +104,13 @@ class Charge:
         if self.mu2 == 0 and self.pure_epsilon == 0:
             raise PrivacyError("a charge must cost something.")
         runs = self.lineage if type(self.lineage) is tuple else (None,)
-        if any(type(n) is not str for n in (self.release_id, self.feature_map, *runs)):
+        if {*map(type, (self.release_id, self.feature_map, *runs))} != {str}:
             raise PrivacyError(
                 "release_id, feature_map and what is in the tuple lineage are texts."
             )
         require_modes(self.neighbours, self.count_mode, self.rows_per_unit)
-        object.__setattr__(self, "rows_per_unit", int(self.rows_per_unit))
+        if type(self.rows_per_unit) is not int:
+            object.__setattr__(self, "rows_per_unit", int(self.rows_per_unit))
         if self.epsilon is not None or self.delta is not None:
             require_budget(self.epsilon, self.delta)
 
@@ -196,8 +198,7 @@ class Terms:
     def __post_init__(self) -> None:
         require_budget(self.epsilon, self.delta)
         pure = self.pure_epsilon
-        number = isinstance(pure, Real) and not isinstance(pure, bool)
-        if not number or not 0 <= pure < self.epsilon:
+        if not is_number(pure) or not 0 <= pure < self.epsilon:
             raise PrivacyError(
                 f"pure_epsilon must be in [0, epsilon); got {self.pure_epsilon!r}."
             )
@@ -320,10 +321,10 @@ class Terms:
 
 def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
     """Refuse a release whose parts do not fit together."""
-    if neighbours not in get_args(Neighbours) or count not in get_args(CountMode):
+    if neighbours not in _NEIGHBOURS or count not in _COUNT_MODES:
         raise PrivacyError(
-            f"neighbours must be one of {get_args(Neighbours)} and count one of "
-            f"{get_args(CountMode)}; got {neighbours!r} and {count!r}."
+            f"neighbours must be one of {_NEIGHBOURS} and count one of "
+            f"{_COUNT_MODES}; got {neighbours!r} and {count!r}."
         )
     if count == "public" and neighbours == "add_remove":
         raise PrivacyError(
@@ -335,12 +336,15 @@ def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
 
 def require_unit(neighbours: Any, rows_per_unit: Any) -> None:
     """Refuse a relation that is not known, or a unit of no whole number of rows."""
-    if neighbours not in get_args(Neighbours):
+    if neighbours not in _NEIGHBOURS:
         raise PrivacyError(
-            f"neighbours must be one of {get_args(Neighbours)}; got {neighbours!r}."
+            f"neighbours must be one of {_NEIGHBOURS}; got {neighbours!r}."
         )
-    number = isinstance(rows_per_unit, Real) and not isinstance(rows_per_unit, bool)
-    if not number or not 1 <= rows_per_unit <= 2**20 or rows_per_unit % 1:
+    if (
+        not is_number(rows_per_unit)
+        or not 1 <= rows_per_unit <= 2**20
+        or rows_per_unit % 1
+    ):
         raise PrivacyError(
             "rows_per_unit must be a whole number of at least 1; got "
             f"{rows_per_unit!r}."
@@ -348,8 +352,7 @@ def require_unit(neighbours: Any, rows_per_unit: Any) -> None:
 
 
 def _as_float(name: str, value: Any) -> float:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not isfinite(value):
+    if not is_number(value) or not isfinite(value):
         raise PrivacyError(f"{name}={value!r} makes no sense: it must be a number.")
     return float(value)
 

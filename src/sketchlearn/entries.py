@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, final
@@ -33,8 +34,8 @@ FORMAT, VERSION = "sketchlearn-ledger", 2
 
 _CAPS = ("epsilon", "delta", "pure_epsilon")
 _UNIT = ("neighbours", "rows_per_unit")
-_HEADER = {"format", "version", *_CAPS}
-_CHARGE = {"release", "time", "mu2", "pure_epsilon", "feature_map", "lineage"}
+_HEADER = {"format", "version", "hash", *_CAPS}
+_CHARGE = {"hash", "release", "time", "mu2", "pure_epsilon", "feature_map", "lineage"}
 _FIELDS = {
     1: {"header": _HEADER, "charge": _CHARGE},
     2: {
@@ -42,7 +43,7 @@ _FIELDS = {
         "charge": {*_CHARGE, *_UNIT, "count_mode", "epsilon", "delta"},
     },
 }
-_STATED = {*_UNIT, "time"}
+_STATED = {*_UNIT, "time", "hash"}
 
 
 @final
@@ -96,19 +97,20 @@ def add_lines(
 ) -> Account:
     """The account with some more lines of the file."""
     terms, version, spent = account.terms, account.version, account.spent
-    pending: list[Charge] = []
-    for number, line in enumerate(lines, start=account.seen.n_lines):
-        if _is_statement(line):
-            if terms.neighbours is not None:
-                raise _malformed(number, path, "the unit is stated a second time")
-            spent, pending = spent.plus(pending, terms), []
-            terms, version = _with_unit(terms, line, number, path), VERSION
-        else:
-            pending.append(_charge_of(line, version, number, path))
+    charges: list[Charge] = []
+    first = account.seen.n_lines
+    for number, line in enumerate(lines, start=first):
+        if not _is_statement(line):
+            charges.append(_charge_of(line, version, number, path))
+            continue
+        if terms.neighbours is not None:
+            raise _malformed(number, path, "the unit is stated a second time")
+        spent, charges = spent.plus(charges, terms), []
+        terms, version = _with_unit(terms, line, number, path), VERSION
     try:
-        spent = spent.plus(pending, terms)
+        spent = spent.plus(charges, terms)
     except PrivacyError as error:
-        raise _malformed(account.seen.n_lines, path, error) from error
+        raise _malformed(first, path, error) from error
     return Account(terms, version, spent, seen)
 
 
@@ -129,22 +131,26 @@ def _charge_of(
     line: Mapping[str, Any], version: int, number: int, path: Path
 ) -> Charge:
     _require_fields(line, _FIELDS[version]["charge"], number, path)
-    more: dict[str, Any] = {}
+    if type(line["lineage"]) is not list or type(line["time"]) is not int:
+        raise _malformed(number, path, "lineage must be a list, time a whole number")
     try:
-        if version > 1:
-            more = {name: line[name] for name in (*_UNIT, "count_mode")}
-            for name in ("epsilon", "delta"):
-                if line[name] is not None:
-                    more[name] = _from_hex(line[name])
-        if type(line["lineage"]) is not list or type(line["time"]) is not int:
-            raise ValueError("lineage must be a list and time a number")
+        plain = (
+            line["release"],
+            _from_hex(line["mu2"]),
+            _from_hex(line["pure_epsilon"]),
+            line["feature_map"],
+            tuple(line["lineage"]),
+        )
+        if version == 1:
+            return Charge(*plain)
+        epsilon, delta = line["epsilon"], line["delta"]
         return Charge(
-            release_id=line["release"],
-            mu2=_from_hex(line["mu2"]),
-            pure_epsilon=_from_hex(line["pure_epsilon"]),
-            feature_map=line["feature_map"],
-            lineage=tuple(line["lineage"]),
-            **more,
+            *plain,
+            line["neighbours"],
+            line["rows_per_unit"],
+            line["count_mode"],
+            None if epsilon is None else _from_hex(epsilon),
+            None if delta is None else _from_hex(delta),
         )
     except (PrivacyError, ValueError, TypeError) as error:
         raise _malformed(number, path, error) from error
@@ -183,6 +189,7 @@ def header_of(terms: Terms) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1024)  # most releases are like the one before
 def _from_hex(text: Any) -> float:
     if type(text) is not str:
         raise ValueError("numbers are hexadecimal texts")
@@ -195,7 +202,7 @@ def _from_hex(text: Any) -> float:
 def _require_fields(
     line: Mapping[str, Any], names: set[str], number: int, path: Path
 ) -> None:
-    if line.keys() != {*names, "hash"}:
+    if line.keys() != names:
         raise _malformed(number, path, "unknown or missing fields")
 
 

@@ -208,9 +208,10 @@ def _read_tail(
     end = max(data.rfind(b"\n") + 1, start)
     entries: list[dict[str, Any]] = []
     last = seen.last
-    for text in data[start:end].split(b"\n")[:-1]:
+    texts = data[start:end].split(b"\n")[:-1]
+    for entry, text in zip(_parse_lines(texts), texts, strict=True):
         number = seen.n_lines + len(entries)
-        entries.append(_require_next(_parse(text), text, last, path, number))
+        entries.append(_require_next(entry, text, last, path, number))
         last = entries[-1]["hash"]
     entry, length = _parse_first(data[end:])
     if entry is not None:
@@ -234,6 +235,16 @@ def _require_ledger(data: bytes, path: Path) -> None:
             f"{str(path)!r} is not a ledger; it was left as it is. Nothing was "
             "released."
         )
+
+
+def _parse_lines(texts: list[bytes]) -> list[dict[str, Any] | None]:
+    """The entry of each line; None where it is none."""
+    with suppress(ValueError, RecursionError):
+        # All at once takes half of the time; each is compared with its text later.
+        entries = json.loads((b"[" + b",".join(texts) + b"]").decode("ascii"))
+        if len(entries) == len(texts):
+            return [entry if isinstance(entry, dict) else None for entry in entries]
+    return [_parse(text) for text in texts]
 
 
 def _parse(text: bytes) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ refused. Nothing here draws randomness.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, inf, isfinite, isnan, log, log1p, pi, sqrt
+from math import exp, inf, isnan, log, log1p, pi, sqrt
 from numbers import Real
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_sigma",
+    "is_number",
     "require_budget",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -227,10 +228,17 @@ def require_budget(epsilon: Any, delta: Any) -> None:
     _require_in("delta", delta, _DELTAS)
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number, which True is not."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return True
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _require_in(name: str, value: Any, limits: tuple[float, float]) -> None:
     low, high = limits
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not isfinite(value) or not low <= value <= high:
+    if not is_number(value) or not low <= value <= high:
         raise PrivacyError(
             f"{name} must be a real number in [{low:g}, {high:g}]; got {value!r}."
         )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sketchlearn.decoders.cell_plan import place_cells
+from sketchlearn.decoders.covariance import DenseCovariance
 from sketchlearn.decoders.low_rank import Moments
 
 RNG = np.random.default_rng(0)
@@ -16,7 +17,7 @@ def plan(room, *, n_components=2, along_features=False, factor=1.0, flat=False):
     covariance = COVARIANCE * scale * scale[:, None]
     if flat:
         covariance = 0 * covariance
-    moments = Moments(100.0, np.zeros(6), covariance, np.zeros(6), 6)
+    moments = Moments(100.0, np.zeros(6), DenseCovariance(covariance), np.zeros(6), 6)
     return place_cells(
         moments,
         units=np.sqrt(np.diag(COVARIANCE)) * scale,

@@ -20,6 +20,7 @@ from sketchlearn import (
     sketch_rows,
 )
 from sketchlearn.decoders import equivariant
+from sketchlearn.decoders.covariance import DenseCovariance
 from sketchlearn.decoders.equivariant import (
     EquivariantDecoder,
     FrozenPrior,
@@ -304,7 +305,7 @@ def test_an_estimate_of_correlations_gets_them_through_omega_in_unit_variance():
 
     def oracle(seen, omega, noise):
         asked.append((seen, omega, noise))
-        return truth
+        return DenseCovariance(truth)
 
     phi = CrossMomentFeatures(D, 4)
     decoding = decode_moments(sketch_rows(ROWS, phi), oracle, with_doubt=True)
@@ -325,7 +326,7 @@ def test_missed_strength_is_the_eigenvalue_where_all_are_equal(columns, strength
     omega = random_groups(6, columns, seed=1)
 
     def independence(seen, omega, noise):
-        return np.eye(6)
+        return DenseCovariance(np.eye(6))
 
     found = _missed_strength(truth @ omega, omega, 0.0, independence)
     assert found == pytest.approx(strength, abs=1e-12)

@@ -1,5 +1,6 @@
 """Every estimator passes all of scikit-learn's own checks."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sketchlearn import CompressivePCA, CompressiveRidge
@@ -12,6 +13,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")  # a size that is too small
 @parametrize_with_checks(ESTIMATORS)
 def test_estimator_keeps_the_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -1,19 +1,28 @@
 """One density per class classifies like mixtures fitted to the rows of each class."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sketchlearn import sketch_rows
+from sketchlearn import MomentFeatures, sketch_rows
 from sketchlearn.decoders.cell_mixture import find_cells
-from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowsError
+from sketchlearn.errors import (
+    DataPlanWarning,
+    FeatureMapError,
+    FeatureMapMismatch,
+    RowsError,
+)
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
+MEANS = MomentFeatures(2, order="mean")
 Y = RNG.integers(3, size=6000)
 X = np.array([[0.0, 0.0], [3.0, 1.0], [0.0, 3.0]])[Y] + RNG.normal(size=(6000, 2))
 
@@ -136,7 +145,9 @@ def test_adding_and_forgetting_are_exact_after_two_rounds():
     before = dict(model.sketches_)
     model.partial_fit(X[3000:], Y[3000:])
     assert model.sketches_[0].count == (Y == 0).sum()
-    assert model.forget(X[3000:], Y[3000:]).sketches_ == before
+    with pytest.warns(DataPlanWarning, match="keep a trace"):
+        model.forget(X[3000:], Y[3000:])
+    assert model.sketches_ == before
 
 
 def test_a_class_first_seen_later_is_planned_like_the_others():
@@ -194,3 +205,84 @@ def test_where_the_rows_are_does_not_matter(offset):
     here = CompressiveClassifier().fit(rows, labels).score(rows, labels)
     there = CompressiveClassifier().fit(rows + offset, labels)
     assert there.score(rows + offset, labels) == pytest.approx(here, abs=0.005)
+
+
+def test_forgetting_warns_where_the_plan_has_seen_the_rows():
+    model = CompressiveClassifier(1, sketch_size=60).fit(X, Y)
+    with pytest.warns(DataPlanWarning, match="keep a trace"):
+        model.forget(X[:100], Y[:100])
+
+
+def test_a_failure_leaves_the_classifier_as_it_was():
+    model = CompressiveClassifier(1, sketch_size=60).fit(X, Y)
+    before = dict(vars(model))
+    other = np.ones((5, 3))
+    for change in (model.fit, model.partial_fit):
+        with pytest.raises((RowsError, ValueError)):
+            change(np.where(other > 0, np.nan, other), np.zeros(5))
+        assert vars(model) == before
+    sketches = {**model.sketches_, 1: sketch_rows(X, MEANS)}
+    with pytest.raises(FeatureMapError, match="second moments"):
+        model.fit_sketches(sketches)
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_files_and_named_columns_give_what_arrays_give(tmp_path, rounds):
+    table = pa.table({"a": X[:, 0], "label": Y, "b": X[:, 1]})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path)
+    model = CompressiveClassifier(2, sketch_size=100, rounds=rounds)
+    whole = clone(model).fit(X, Y)
+    for data in (path, table, table.to_pandas()):
+        found = clone(model).fit(data, y="label")
+        assert found.sketches_ == whole.sketches_
+        assert found.feature_names_in_.tolist() == ["a", "b"]
+        assert found.predict(table.to_pandas()[["a", "b"]]).tolist() == (
+            whole.predict(X).tolist()
+        )
+    found.partial_fit(path, y="label")
+    assert found.sketches_[0].count == 2 * whole.sketches_[0].count
+    with pytest.raises(RowsError, match="name of the column"):
+        clone(model).fit(path, Y)
+    with pytest.raises(RowsError, match="'other' names a column"):
+        clone(model).fit(path, "other")
+
+
+def test_a_random_state_with_a_state_plans_the_same_map_every_time():
+    model = CompressiveClassifier(2, random_state=np.random.RandomState(3))
+    assert model.fit(X, Y).sketches_ == model.fit(X, Y).sketches_
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_components": 0},
+        {"covariance_type": "tied"},
+        {"sketch_size": 0},
+        {"rounds": 3},
+        {"shrinkage": -1.0},
+        {"shrinkage": "much"},
+        {"bounds": 3.0},
+        {"random_state": -1},
+    ],
+)
+def test_parameters_are_checked_before_anything_is_read(change):
+    def unread():
+        raise AssertionError
+        yield
+
+    model = CompressiveClassifier(**change)
+    sketches = {0: sketch_rows(X, CompressiveClassifier().plan(2))}
+    with pytest.raises(FeatureMapError, match=next(iter(change))):
+        model.fit(unread(), "label")
+    with pytest.raises(FeatureMapError, match=next(iter(change))):
+        model.plan(2)
+    with pytest.raises(FeatureMapError, match=next(iter(change))):
+        model.fit_sketches(sketches)
+
+
+def test_labels_that_have_no_order_are_refused():
+    sketch = sketch_rows(X, CompressiveClassifier().plan(2))
+    with pytest.raises(RowsError, match="all numbers or all text"):
+        CompressiveClassifier().fit_sketches({0: sketch, "a": sketch})

@@ -266,3 +266,48 @@ def test_a_sketch_of_moments_alone_is_decoded_with_a_warning():
     sketch = CompressivePCA().fit(rows).sketch_
     with pytest.warns(ConvergenceWarning, match="moments alone"):
         CompressiveKMeans(2).fit_sketch(sketch)
+
+
+@pytest.mark.parametrize("kind", ["path", "frame", "table"])
+def test_fit_predict_labels_files_and_tables(tmp_path, kind):
+    table = pa.table({f"f{i}": X[:, i] for i in range(6)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    data = {"path": tmp_path / "rows.parquet", "table": table}
+    data = data.get(kind, table.to_pandas())
+    km = CompressiveKMeans(5, sketch_size=600)
+    labels = km.fit_predict(data)
+    assert (labels == km.predict(table.to_pandas())).all()
+    assert labels is km.labels_
+
+
+def test_fit_predict_refuses_a_stream_before_reading_it():
+    stream = iter([X])
+    with pytest.raises(RowsError, match="cannot be read again to label"):
+        CompressiveKMeans(5).fit_predict(stream)
+    assert next(stream) is X
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_clusters": 0},
+        {"n_init": 0.5},
+        {"rounds": True},
+        {"sketch_size": -3},
+        {"bounds": (1.0, 0.0)},
+        {"random_state": "seed"},
+    ],
+)
+def test_parameters_are_checked_before_a_row_is_read(change):
+    stream = iter([X])
+    sketch = sketch_rows(X, CompressiveKMeans(5, bounds=BOUNDS).plan(6))
+    km = CompressiveKMeans(**change)
+    for attempt in (
+        lambda: km.fit(stream),
+        lambda: km.partial_fit(stream),
+        lambda: km.plan(6),
+        lambda: km.fit_sketch(sketch),
+    ):
+        with pytest.raises(FeatureMapError, match=next(iter(change))):
+            attempt()
+    assert next(stream) is X

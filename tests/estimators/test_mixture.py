@@ -174,3 +174,30 @@ def test_too_few_components_for_the_clusters_still_cover_them(rounds, kind):
     found = CompressiveGaussianMixture(3, covariance_type=kind, rounds=rounds).fit(rows)
     best = GaussianMixture(3, covariance_type=kind, random_state=0).fit(rows)
     assert found.score(rows) > best.score(rows) - 1.5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_components": 0},
+        {"covariance_type": "tied"},
+        {"reg_covar": -1.0},
+        {"reg_covar": float("nan")},
+        {"rounds": 0},
+        {"sketch_size": 2.5},
+        {"bounds": "wide"},
+    ],
+)
+def test_parameters_are_checked_before_a_row_is_read(change):
+    stream = iter([np.ones((9, 2))])
+    gm = CompressiveGaussianMixture(**change)
+    for attempt in (lambda: gm.fit(stream), lambda: gm.plan(2)):
+        with pytest.raises(FeatureMapError, match=next(iter(change))):
+            attempt()
+    assert len(next(stream)) == 9
+
+
+def test_a_regularisation_wider_than_the_rows_is_told():
+    rows = 1e-8 * np.random.default_rng(0).normal(size=(500, 2))
+    with pytest.warns(ConvergenceWarning, match="reg_covar=1e-06 is larger"):
+        CompressiveGaussianMixture(1).fit(rows)

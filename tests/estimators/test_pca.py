@@ -1,5 +1,7 @@
 """PCA from a sketch is scikit-learn's PCA where the sketch holds enough."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,11 +14,13 @@ from sketchlearn import (
     CompressivePCA,
     FourierFeatures,
     MomentFeatures,
+    clipped,
     load,
     save,
     sketch_rows,
 )
 from sketchlearn.decoders.low_rank import NystromDecoder
+from sketchlearn.draws import Draws
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -25,8 +29,11 @@ from sketchlearn.errors import (
     RemovalError,
     RowRangeError,
     RowsError,
+    TooNoisy,
 )
+from sketchlearn.estimators.moment_plan import auto_size
 from sketchlearn.registry import load_model
+from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
 MIXING = RNG.normal(size=(12, 12)) * np.linspace(3, 0.1, 12)
@@ -361,3 +368,162 @@ def test_what_a_plan_has_not_seen_is_rounded_finely():
     rows[0, 0] = 1e8  # a hundred million times the spread of the others
     assert CompressivePCA(2).fit(rows).sketch_.feature_map.bits > 30
     assert CompressivePCA(2).fit(rows[1:]).sketch_.feature_map.bits == 22
+
+
+@pytest.mark.parametrize("d", [1, 62, 63, 200, 1000, 1023])
+def test_by_default_the_second_moments_of_a_thousand_features_are_exact(d):
+    phi = CompressivePCA(bounds=BOUNDS).plan(d)
+    assert isinstance(phi, MomentFeatures)
+    assert phi.sketch_size == d + d * (d + 1) // 2
+
+
+@pytest.mark.parametrize(
+    ("d", "columns"), [(1024, 512), (2000, 262), (5000, 104), (20_000, 64)]
+)
+def test_by_default_more_features_are_compressed_with_a_warning(d, columns):
+    exact = d * (d + 1) // 2
+    with pytest.warns(ConvergenceWarning, match=rf"{columns} dir.*sketch_size={exact}"):
+        phi = CompressivePCA(bounds=BOUNDS).plan(d)
+    assert phi.n_columns == columns
+    CompressivePCA(bounds=BOUNDS, sketch_size=64 * d).plan(d)  # no warning
+
+
+def test_the_default_size_is_bounded_for_any_number_of_features():
+    assert max(auto_size(d) for d in range(1, 500_000, 997)) < 2**22
+    assert auto_size(10**6) == 8 * 10**6
+
+
+def test_constant_features_do_not_make_a_sketch_inexact():
+    wide = np.zeros((50, 2000))
+    wide[:, :100] = np.random.default_rng(0).normal(size=(50, 100))
+    ours, theirs = CompressivePCA(3).fit(wide), PCA(3).fit(wide)  # no warning
+    ratio = ours.explained_variance_ / theirs.explained_variance_
+    assert np.allclose(ratio, 1, rtol=1e-3)
+
+
+def test_the_features_kept_are_the_same_on_every_machine():
+    phi = CompressivePCA(sketch_size=5, bounds=BOUNDS).plan(12)
+    assert phi.kept.tolist() == sorted(Draws(0).permutation(12)[:5].tolist())
+
+
+WIDE = np.random.default_rng(5).normal(size=(80, 4)) @ (
+    np.random.default_rng(6).normal(size=(4, 6000)) * [[8.0], [4.0], [2.0], [1.0]]
+)
+WIDE += 0.1 * np.random.default_rng(7).normal(size=WIDE.shape)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_components_of_many_features_need_no_square_matrix(standardize):
+    pca = CompressivePCA(4, sketch_size=10 * 6000, standardize=standardize)
+    tracemalloc.start()
+    pca.fit(WIDE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6000 * 6000 * 8 / 4
+    rows = (WIDE - WIDE.mean(axis=0)) / (WIDE.std(axis=0) if standardize else 1)
+    theirs = PCA(4).fit(rows)
+    assert np.allclose(pca.components_ @ pca.components_.T, np.eye(4), atol=1e-9)
+    kept, best = (
+        np.square(rows @ axes.T).sum() for axes in (pca.components_, theirs.components_)
+    )
+    assert kept > 0.9999 * best
+    ratio = pca.explained_variance_ratio_ / theirs.explained_variance_ratio_
+    assert np.allclose(ratio, 1, atol=0.02)
+
+
+@pytest.mark.parametrize("asked", [None, 0.9999999])
+def test_of_many_features_the_directions_that_were_seen_are_given(asked):
+    with pytest.warns(ConvergenceWarning, match="they are given"):
+        pca = CompressivePCA(asked, sketch_size=10 * 6000).fit(WIDE)
+    assert pca.components_.shape == (10, 6000)
+    assert np.allclose(pca.components_ @ pca.components_.T, np.eye(10), atol=1e-9)
+    assert CompressivePCA(0.9).fit_sketch(pca.sketch_).n_components_ <= 4
+
+
+@pytest.mark.parametrize("size", [1e150, 1e160, 1e300, 1e-160, 1e-300])
+@pytest.mark.parametrize("sketch_size", ["auto", 24])
+def test_units_whose_squares_no_float_holds_are_refused(size, sketch_size):
+    with pytest.raises(RowRangeError, match="units of the rows"):
+        CompressivePCA(2, sketch_size=sketch_size).fit(X * size)
+
+
+@pytest.mark.parametrize("size", [1e8, 1e100])
+def test_one_large_column_is_the_first_component(size):
+    mixed = X * np.array([size, *np.ones(11)])
+    pca = CompressivePCA(2).fit(mixed)
+    assert np.isfinite(pca.explained_variance_).all()
+    assert abs(pca.components_[0, 0]) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": "mle"}, "n_components"),
+        ({"sketch_size": "Auto"}, "sketch_size must be a whole number >= 1 or 'auto'"),
+        ({"sketch_size": True}, "sketch_size"),
+        ({"standardize": "yes"}, "standardize"),
+        ({"decoder": "magic"}, "decoder"),
+        ({"random_state": -1}, "random_state"),
+        ({"bounds": 3}, "pair"),
+        ({"bounds": (2, 1)}, "reversed"),
+    ],
+)
+def test_parameters_are_checked_before_anything_else(arguments, message):
+    pca = CompressivePCA(**arguments)
+    for act in (
+        pca._check_parameters,
+        lambda: pca.plan(5),
+        lambda: pca.fit_sketch("no sketch"),
+    ):
+        with pytest.raises(FeatureMapError, match=message):
+            act()
+
+
+def test_more_components_than_features_are_refused_when_planning():
+    with pytest.raises(FeatureMapError, match="n_features=5"):
+        CompressivePCA(6).plan(5)
+
+
+def private_pca(n_rows, epsilon, seed, n_components=2, **arguments):
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(n_rows, 2)) @ rng.normal(size=(2, 20))
+    rows = np.clip(factors + 0.5 * rng.normal(size=factors.shape), -6, 6)
+    pca = CompressivePCA(n_components, bounds=(-6, 6), **arguments)
+    norm_bound = 5.0 if not arguments else 3.0
+    sketch = sketch_rows(rows, clipped(pca.plan(20), norm_bound=norm_bound))
+    private = release_seeded(sketch, seed, epsilon=epsilon, delta=1e-6)
+    return pca.fit_sketch(private), rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", ["auto", 60])
+def test_components_of_noise_alone_are_refused(seed, size):
+    with pytest.raises(TooNoisy, match="more rows"):
+        private_pca(500, 0.5, seed, sketch_size=size)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_components_well_above_the_noise_are_given_in_silence(seed):
+    pca, rows = private_pca(20_000, 1.0, seed)
+    theirs = PCA(2).fit(rows)
+    assert np.linalg.svd(pca.components_ @ theirs.components_.T)[1].min() > 0.95
+
+
+def test_components_below_the_noise_are_counted_in_a_warning():
+    with pytest.warns(ConvergenceWarning, match="2 of 10 components stand out"):
+        private_pca(20_000, 1.0, 0, n_components=10)
+
+
+def test_a_sketch_of_a_thousand_features_merges_forgets_and_is_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 1000)).clip(-4, 4)
+    pca = CompressivePCA(3, bounds=(-4, 4)).fit(rows[:40]).partial_fit(rows[40:])
+    assert pca.sketch_.size == 1000 + 500_500
+    save(pca.sketch_, tmp_path / "wide.sketch")
+    again = CompressivePCA(3).fit_sketch(load(tmp_path / "wide.sketch"))
+    assert np.array_equal(again.components_, pca.components_)
+    theirs = PCA(3, svd_solver="full").fit(rows)
+    assert np.allclose(pca.explained_variance_, theirs.explained_variance_, rtol=1e-5)
+    first = CompressivePCA(3, bounds=(-4, 4)).fit(rows[:40])
+    assert pca.forget(rows[40:]).sketch_ == first.sketch_

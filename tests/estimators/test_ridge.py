@@ -1,13 +1,23 @@
 """Ridge from a sketch is scikit-learn's Ridge where the sketch holds enough."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
-from sketchlearn import CompressivePCA, CompressiveRidge, sketch_rows
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn import CompressivePCA, CompressiveRidge, clipped, sketch_rows
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    FeatureMapError,
+    RowRangeError,
+    RowsError,
+    TooNoisy,
+)
+from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2000, 8)) @ RNG.normal(size=(8, 8)) + 3
@@ -44,6 +54,7 @@ def test_targets_leave_no_feature_out_for_a_second_column():
     assert phi.targets == (12,)
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_the_named_decoder_completes_a_small_sketch():
     sketch = CompressiveRidge(sketch_size=30).fit(X, y).sketch_
     learned, plain, default = (
@@ -67,6 +78,7 @@ def test_an_unknown_decoder_is_refused_at_any_sketch_size(size):
         CompressiveRidge(sketch_size=size, decoder="magic").fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_covariances_with_the_target_are_exact_in_a_small_sketch():
     ridge = CompressiveRidge(sketch_size=30).fit(X, y)
     strong = CompressiveRidge(1e9, sketch_size=30).fit_sketch(ridge.sketch_)
@@ -123,6 +135,7 @@ def test_parties_with_one_plan_merge():
     assert merged == CompressiveRidge(**BOUNDS).fit(X, Y).sketch_
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_a_compressed_sketch_never_predicts_worse_than_the_mean():
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -191,3 +204,134 @@ def test_bad_arguments_say_what_is_wrong():
         CompressiveRidge().fit(X)
     with pytest.raises(FeatureMapError, match="too small for 2 targets"):
         CompressiveRidge(sketch_size=8).fit(X, Y)
+
+
+@pytest.mark.parametrize(("d", "n_targets"), [(1, 1), (63, 1), (1000, 1), (1000, 23)])
+def test_by_default_a_thousand_features_are_exact_with_their_targets(d, n_targets):
+    phi = CompressiveRidge(**BOUNDS).plan(d, n_targets=n_targets)
+    assert isinstance(phi, MomentFeatures)
+
+
+def test_by_default_more_features_are_compressed_with_a_warning():
+    with pytest.warns(ConvergenceWarning, match="sketch_size=12507501 is exact"):
+        phi = CompressiveRidge(**BOUNDS).plan(5000)
+    assert phi.n_columns == 104
+    assert len(phi.kept) == 5001
+
+
+def hard_to_compress(n_rows=1500, d=100):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n_rows, d)) @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+    rows = rows * np.linspace(0.1, 3, d) @ rng.normal(size=(d, d))
+    return rows, rows @ rng.normal(size=d)
+
+
+def test_too_few_directions_are_a_warning_that_says_how_many_are_enough():
+    rows, target = hard_to_compress()
+    with pytest.warns(ConvergenceWarning, match="sketch_size >= ") as caught:
+        weak = CompressiveRidge(sketch_size=500).fit(rows, target)
+    enough = int(str(caught[0].message).rpartition(">= ")[2].rstrip("."))
+    strong = CompressiveRidge(sketch_size=enough).fit(rows, target)  # no warning
+    assert weak.score(rows, target) < 0.9
+    assert strong.score(rows, target) > 0.99
+
+
+@pytest.mark.filterwarnings("ignore:the sketch saw")
+def test_predictions_from_many_features_need_no_square_matrix():
+    d = 6000
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(300, 4))
+    wide = factors @ rng.normal(size=(4, d)) + 0.1 * rng.normal(size=(300, d))
+    targets = factors @ rng.normal(size=(4, 2)) + [3, -5]
+    ridge = CompressiveRidge(sketch_size=10 * d)
+    tracemalloc.start()
+    ridge.fit(wide, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < d * d * 8 / 2
+    assert ridge.score(wide, targets) > 0.99
+    plain = CompressiveRidge(fit_intercept=False).fit_sketch(ridge.sketch_)
+    assert plain.score(wide, targets - [3, -5]) > 0.9
+    other = CompressiveRidge().fit_sketch(ridge.sketch_, targets=[7])
+    rest = np.column_stack([np.delete(wide, 7, axis=1), targets])
+    assert other.score(rest, wide[:, 7]) > 0.9
+
+
+@pytest.mark.parametrize("size", [1e150, 1e160, 1e300])
+def test_units_whose_squares_no_float_holds_are_refused(size):
+    with pytest.raises(RowRangeError, match="units of the rows"):
+        CompressiveRidge().fit(X * size, y)
+    with pytest.raises(RowRangeError, match="units of the rows"):
+        CompressiveRidge().fit(X, y * size)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e8, 1e100])
+def test_the_unit_of_the_rows_does_not_matter(size):
+    ours = CompressiveRidge(0.0).fit(X * size, y * size)
+    assert np.allclose(ours.coef_, Ridge(0.0).fit(X, y).coef_, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": -1.0}, "alpha"),
+        ({"alpha": "much"}, "alpha"),
+        ({"fit_intercept": "yes"}, "fit_intercept"),
+        ({"sketch_size": 0}, "sketch_size"),
+        ({"decoder": "magic"}, "decoder"),
+        ({"random_state": 1.5}, "random_state"),
+        ({"bounds": (0, 1)}, "both bounds"),
+        ({"bounds": (0, 1), "target_bounds": 7}, "pair"),
+    ],
+)
+def test_parameters_are_checked_before_anything_else(arguments, message):
+    ridge = CompressiveRidge(**arguments)
+    for act in (
+        ridge._check_parameters,
+        lambda: ridge.plan(5),
+        lambda: ridge.fit_sketch("no sketch"),
+    ):
+        with pytest.raises(FeatureMapError, match=message):
+            act()
+
+
+def private_ridge(n_rows, epsilon, seed, **arguments):
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(n_rows, 3))
+    rows = factors @ rng.normal(size=(3, 10)) + 0.5 * rng.normal(size=(n_rows, 10))
+    target = factors @ [1.0, 2.0, -1.0] + 0.5 * rng.normal(size=n_rows)
+    rows, target = rows.clip(-8, 8), target.clip(-8, 8)
+    ridge = CompressiveRidge(bounds=(-8, 8), target_bounds=(-8, 8), **arguments)
+    phi = clipped(ridge.plan(10), norm_bound=2.0)
+    sketch = sketch_rows(np.column_stack([rows, target]), phi)
+    private = release_seeded(sketch, seed, epsilon=epsilon, delta=1e-6)
+    return ridge.fit_sketch(private).score(rows, target)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", ["auto", 40])
+def test_coefficients_of_noise_alone_are_refused(seed, size):
+    with pytest.raises(TooNoisy, match="more rows"):
+        private_ridge(500, 0.5, seed, sketch_size=size)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_coefficients_well_above_the_noise_are_given_in_silence(seed):
+    assert private_ridge(20_000, 1.0, seed) > 0.8
+
+
+def test_coefficients_with_noise_in_them_are_a_warning():
+    with pytest.warns(ConvergenceWarning, match="noise is part"):
+        assert private_ridge(1500, 1.0, 0) > 0.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_target_lost_in_noise_is_refused_whatever_its_noisy_variance(seed):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0, 1, size=(5000, 100))
+    target = 100 + 0.01 * rng.normal(size=5000)
+    ridge = CompressiveRidge(bounds=(0, 1), target_bounds=(0, 256), sketch_size=500)
+    phi = clipped(ridge.plan(100), norm_bound=6.0)
+    sketch = sketch_rows(np.column_stack([rows, target]), phi)
+    with pytest.raises(TooNoisy):
+        ridge.fit_sketch(release_seeded(sketch, seed, epsilon=1.0, delta=1e-6))

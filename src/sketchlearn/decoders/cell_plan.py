@@ -87,7 +87,9 @@ def place_cells(
 
     Examples
     --------
-    >>> two = Moments(9.0, np.zeros(2), np.diag([4.0, 1.0]), np.zeros(2), 2)
+    >>> from sketchlearn.decoders.covariance import DenseCovariance
+    >>> known = DenseCovariance(np.diag([4.0, 1.0]))
+    >>> two = Moments(9.0, np.zeros(2), known, np.zeros(2), 2)
     >>> plan = place_cells(two, units=np.ones(2), low=np.full(2, -9.0),
     ...     high=np.full(2, 9.0), room=60, n_components=1, along_features=False, seed=0)
     >>> plan.anchors.shape, plan.n_crossed, bool(abs(plan.basis[0, 0] - 0.5) < 1e-6)

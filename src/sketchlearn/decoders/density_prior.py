@@ -54,7 +54,9 @@ def copula_rows(
 
     Examples
     --------
-    >>> half = Moments(9.0, np.array([0.5]), np.array([[0.25]]), np.zeros(1), 1)
+    >>> from sketchlearn.decoders.covariance import DenseCovariance
+    >>> known = DenseCovariance(np.array([[0.25]]))
+    >>> half = Moments(9.0, np.array([0.5]), known, np.zeros(1), 1)
     >>> rows = copula_rows(half, 0, 1, n_rows=4, rng=np.random.default_rng(0))
     >>> abs(np.round(rows.ravel()))
     array([1., 0., 1., 1.])

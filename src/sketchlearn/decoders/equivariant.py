@@ -30,6 +30,7 @@ from scipy.linalg import cholesky, solve_triangular
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.covariance import AbstractCovariance, DenseCovariance
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, decode_moments
 from sketchlearn.networks import (
     Affine,
@@ -43,6 +44,9 @@ from sketchlearn.sketch import Sketch
 from sketchlearn.weights import Weights
 
 __all__ = ["EquivariantDecoder", "FrozenPrior", "PriorSpec", "complete_correlation"]
+
+LEARNED_FEATURES = 1024
+"""Of more features the prior is not asked."""
 
 QUERY_ROWS = 256
 """Features whose attention is computed at once; bounds the memory for many."""
@@ -261,8 +265,9 @@ def complete_correlation(
 class EquivariantDecoder(AbstractDecoder[Moments]):
     """Mean and covariance from a sketch of cross moments, by a learned prior.
 
-    A noisy (private) sketch is decoded by plain Nyström: the weights have not been
-    trained on noise.
+    A noisy (private) sketch is decoded by plain Nyström, and so is one of more than
+    ``LEARNED_FEATURES`` features: the weights have been trained neither on noise nor
+    on so many, and attention takes time and memory by the square of their number.
 
     Parameters
     ----------
@@ -279,16 +284,22 @@ class EquivariantDecoder(AbstractDecoder[Moments]):
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
         return decode_moments(
-            sketch, self.correlate, clamp=self.clamp, with_doubt=self.with_doubt
+            sketch, self.complete, clamp=self.clamp, with_doubt=self.with_doubt
         )
+
+    def complete(
+        self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
+    ) -> AbstractCovariance:
+        """Correlations P from P Ω and Ω, both (d, n_columns)."""
+        if noise or len(omega) > LEARNED_FEATURES:
+            return NystromDecoder().complete(seen, omega, noise)
+        return DenseCovariance(self.network(omega, seen))
 
     def correlate(
         self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
     ) -> NDArray[np.float64]:
         """Correlations P of shape (d, d) from P Ω and Ω, both (d, n_columns)."""
-        if noise:
-            return NystromDecoder().correlate(seen, omega, noise)
-        return self.network(omega, seen)
+        return self.complete(seen, omega, noise).dense
 
     @classmethod
     def from_weights(cls, weights: Weights) -> Self:

@@ -23,7 +23,8 @@ less where that much would explain the variance of a feature twice.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -32,7 +33,25 @@ from scipy.linalg import eigh
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
+from sketchlearn.decoders.centring import centred_moments
+from sketchlearn.decoders.covariance import (
+    AbstractCovariance,
+    DenseCovariance,
+    LowRankCovariance,
+    placed_among,
+    with_targets,
+)
+from sketchlearn.decoders.noise_floor import (
+    MomentNoise,
+    denoised_covariance,
+    directions_above,
+    mean_noise,
+)
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    FeatureMapError,
+    RowRangeError,
+)
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -55,6 +74,9 @@ __all__ = [
 DOUBT = 3.0
 """Variance to doubt, in units of the typical error; chosen on meta-training data."""
 
+_LARGEST_EXPONENT = 960
+"""Variances beyond this power of two are refused: sums of them must be finite."""
+
 _FEWEST_STEPS = 4.0
 """Rounding steps that the rows of a feature should differ by."""
 
@@ -71,32 +93,40 @@ class Moments:
     count : float
         Number of rows.
     mean : array of shape (d,)
-    covariance : array of shape (d, d)
-        Centred, divided by ``count``; symmetric, positive semi-definite up to
-        rounding.
+    structure : AbstractCovariance
+        Centred second moments, divided by ``count``; positive semi-definite up to
+        rounding. Of many features it has factors and is not written out.
     doubt : array of shape (d,)
         Variances to add on the diagonal before the covariance is inverted, so that
         what the sketch did not see is not taken for independent: zero if exact.
     n_directions : int
         Directions in which the covariance was seen: ``d`` if exact.
+    noise : MomentNoise, optional
+        Of a private sketch.
     """
 
     count: float
     mean: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    structure: AbstractCovariance
     doubt: NDArray[np.float64]
     n_directions: int
+    noise: MomentNoise | None = None
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance written out, shape (d, d)."""
+        return self.structure.dense
 
     def of_features(self, features: ArrayLike) -> Moments:
         """Moments of some of the features, in the order given."""
         chosen = feature_numbers("features", features, len(self.mean))
-        covariance = self.covariance[np.ix_(chosen, chosen)]
-        return Moments(
-            self.count,
-            self.mean[chosen],
-            covariance,
-            self.doubt[chosen],
-            min(self.n_directions, len(chosen)),
+        return replace(
+            self,
+            mean=self.mean[chosen],
+            structure=self.structure.of_features(chosen),
+            doubt=self.doubt[chosen],
+            n_directions=min(self.n_directions, len(chosen)),
+            noise=None if self.noise is None else self.noise.of_features(chosen),
         )
 
 
@@ -108,7 +138,7 @@ class CorrelationEstimate(Protocol):
 
     def __call__(  # noqa: D102
         self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
-    ) -> NDArray[np.float64]: ...
+    ) -> AbstractCovariance: ...
 
 
 @final
@@ -133,19 +163,23 @@ class NystromDecoder(AbstractDecoder[Moments]):
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
         return decode_moments(
-            sketch, self.correlate, clamp=self.clamp, with_doubt=self.with_doubt
+            sketch, self.complete, clamp=self.clamp, with_doubt=self.with_doubt
         )
+
+    def complete(
+        self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
+    ) -> LowRankCovariance:
+        """Correlations P from P Ω and Ω, both (d, n_columns), as factors."""
+        shortest = float(np.linalg.norm(omega, axis=0).min())
+        floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
+        loadings = _loadings(seen, omega, self.bulk, floor)
+        return LowRankCovariance(loadings, 1 - np.vecdot(loadings, loadings))
 
     def correlate(
         self, seen: NDArray[np.float64], omega: NDArray[np.float64], noise: float
     ) -> NDArray[np.float64]:
         """Correlations P of shape (d, d) from P Ω and Ω, both (d, n_columns)."""
-        shortest = float(np.linalg.norm(omega, axis=0).min())
-        floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
-        loadings = _loadings(seen, omega, self.bulk, floor)
-        correlation: NDArray[np.float64] = loadings @ loadings.T
-        np.fill_diagonal(correlation, 1.0)
-        return correlation
+        return self.complete(seen, omega, noise).dense
 
 
 def decode_moments(
@@ -169,29 +203,50 @@ def decode_moments(
         Whether to estimate ``doubt``, by leaving columns of Ω out in turn.
     """
     part, where = second_moment_part(sketch.feature_map)
-    mean, second, noise = _centred(sketch, part, where, clamp)
-    d, residual, directions = part.n_features, 0.0, part.n_features
-    doubt = np.zeros(d)
+    mean, second = centred_moments(sketch, part, where, clamp=clamp)
+    noise, d, residual = mean_noise(sketch), part.n_features, 0.0
+    doubt, directions = np.zeros(d), d
+    structure: AbstractCovariance
     if isinstance(part, MomentFeatures):
-        covariance = symmetric_matrix(second)
+        structure = DenseCovariance(symmetric_matrix(second))
         if noise:
-            covariance = _denoised(covariance, noise)
+            structure, directions = denoised_covariance(structure.matrix, noise, mean)
     else:
-        covariance, doubt, residual = _completed(
-            part, second, noise, correlate, with_doubt
+        structure, doubt, residual, directions = _completed(
+            part, second, noise, mean, correlate, with_doubt
         )
-        directions = part.n_columns
     if not noise and not isinstance(sketch.feature_map, ClippedFeatures):
-        _warn_of_coarse_rounding(np.diagonal(covariance), part, sketch.count)
+        _warn_of_coarse_rounding(structure.variances, part, sketch.count)
     scaling = part.scaling or Scaling.identity(d)
+    _require_representable(structure.variances, scaling)
+    unit = 1 / scaling.factor
     moments = Moments(
         count=sketch.count,
-        mean=mean / scaling.factor + scaling.shift,
-        covariance=covariance / scaling.factor / scaling.factor[:, None],
-        doubt=doubt / scaling.factor / scaling.factor,
+        mean=mean * unit + scaling.shift,
+        structure=structure.scaled(unit),
+        doubt=doubt * unit * unit,
         n_directions=directions,
+        noise=MomentNoise(noise, unit, scaling.shift) if noise else None,
     )
     return Decoding(moments, residual)
+
+
+def _require_representable(variances: NDArray[np.float64], scaling: Scaling) -> None:
+    """Refuse moments that float64 cannot hold in the units of the rows."""
+    exponents = np.frexp(np.maximum(variances, 2.0**-200))[1]
+    exponents = exponents - 2 * np.frexp(scaling.factor)[1]
+    worst = int(np.argmax(exponents))
+    varies = bool((variances > 0).any())
+    if exponents[worst] > _LARGEST_EXPONENT:
+        reason = "so large that its square is more than"
+    elif varies and exponents[variances > 0].max() < -_LARGEST_EXPONENT:
+        reason = "like the others, so small that its square is less than"
+    else:
+        return
+    raise RowRangeError(
+        f"feature {worst} is of size {1 / scaling.factor[worst]:.1g}, {reason} a float "
+        "can hold. Nothing was fitted. Change the units of the rows."
+    )
 
 
 def _warn_of_coarse_rounding(
@@ -283,88 +338,42 @@ def _loadings(
     """
     omega, seen = _independent(omega, seen)
     core = omega.T @ seen
-    values = np.linalg.eigvalsh((core + core.T) / 2)
+    values, vectors = np.linalg.eigh((core + core.T) / 2)
     smallest = max(values.min(initial=np.inf), 0.0) if len(values) else 0.0
-    for share in bulk * _SHARES:
-        shifted = seen - share * smallest * omega
-        core = omega.T @ shifted
-        values, vectors = np.linalg.eigh((core + core.T) / 2)
-        strong = values > max(1e-9 * values.max(initial=0.0), floor, 1e-300)
-        loadings = shifted @ (vectors[:, strong] / np.sqrt(values[strong]))
-        communality = (loadings**2).sum(axis=1, keepdims=True)
+    omega, seen = omega @ vectors, seen @ vectors
+    for shift in bulk * _SHARES * smallest:
+        left = values - shift
+        strong = left > max(1e-9 * left.max(initial=0.0), floor, 1e-300)
+        loadings = seen[:, strong] - shift * omega[:, strong]
+        loadings /= np.sqrt(left[strong])
+        communality = np.vecdot(loadings, loadings)[:, None]
         if communality.max(initial=0.0) <= 1.0:
             break
     return np.asarray(loadings / np.sqrt(np.maximum(communality, 1.0)))
-
-
-def _centred(
-    sketch: Sketch | PrivateSketch,
-    part: MomentFeatures | CrossMomentFeatures,
-    where: slice,
-    clamp: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Mean, centred second moments, and the noise on each of them.
-
-    An exact sketch is centred in integers, N Σxy - Σx Σy, and rounded once.
-    """
-    d = part.n_features
-    if isinstance(sketch, Sketch):
-        if sketch.count == 0:
-            raise RowsError("an empty sketch (0 rows) has nothing to decode.")
-        totals = np.array(sketch.total.to_ints()[where], object)
-        unit = sketch.count << sketch.features.frac_bits
-        products, shift = _products_of_means(part, totals[:d])
-        centred = totals[d:] * (unit << shift) - products
-        mean = (totals[:d] / unit).astype(np.float64)
-        return mean, (centred / (unit * unit << shift)).astype(np.float64), 0.0
-    means, seconds = sketch.mean[where][:d], sketch.mean[where][d:]
-    noise = sketch.noise_std / sketch.count
-    if clamp:
-        means = np.clip(means, -part.reach, part.reach)
-        seconds = np.clip(seconds, -(part.reach**2), part.reach**2)
-    products, shift = _products_of_means(part, means)
-    return means, seconds - products * 2.0**-shift, noise
-
-
-def _products_of_means(
-    part: MomentFeatures | CrossMomentFeatures, means: NDArray[Any]
-) -> tuple[NDArray[Any], int]:
-    """Second moments of a constant row at the mean, times ``2**shift``, and shift.
-
-    Ω has entries that are whole multiples of ``2**-shift``, so integers stay whole.
-    """
-    if isinstance(part, MomentFeatures):
-        i, j = np.tril_indices(part.n_features)
-        return means[i] * means[j], 0
-    omega = part.omega
-    shift = 1 - int(np.frexp(omega[omega != 0])[1].min(initial=1))
-    whole: NDArray[Any] = omega * 2.0**shift
-    if means.dtype == object:
-        whole = np.array([int(w) for w in whole.ravel()], object).reshape(omega.shape)
-    kept = means[part.kept]
-    cross = np.outer(kept, kept @ whole).ravel()
-    return np.concatenate([means * means * 2**shift, cross]), shift
 
 
 def _completed(
     part: CrossMomentFeatures,
     second: NDArray[np.float64],
     noise: float,
+    mean: NDArray[np.float64],
     correlate: CorrelationEstimate,
     with_doubt: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Covariance, doubt and residual from variances and C Ω."""
+) -> tuple[AbstractCovariance, NDArray[np.float64], float, int]:
+    """Covariance, doubt, residual and number of directions from variances and C Ω."""
     d, kept, omega = part.n_features, part.kept, part.omega
     variance = np.maximum(second[:d], 0.0)
     seen = second[d:].reshape(len(kept), omega.shape[1])  # C Omega
-    covariance, doubt, residual = np.diag(variance), np.zeros(d), 0.0
+    doubt, residual, directions = np.zeros(d), 0.0, 0 if noise else part.n_columns
     # Below one lattice step of spread a feature is a constant.
     floor = max(2.0**-part.frac_bits, 2 * noise)
-    active = (variance[kept] > floor) & ~np.isin(kept, part.targets)
+    targets = np.isin(kept, part.targets)
+    active = (variance[kept] > floor) & ~targets
     chosen, scale = kept[active], np.sqrt(variance[kept][active])
+    correlation: AbstractCovariance = DenseCovariance(np.eye(0))
     if len(chosen):
         # The targets' share of C Omega is known exactly: take it out.
-        columns, targets = part.n_columns, np.isin(kept, part.targets)
+        columns = part.n_columns
         exact = seen[active][:, columns:]
         others = seen[active][:, :columns] - exact @ omega[targets, :columns]
         seen_as, tests = others / scale[:, None], omega[active, :columns]
@@ -375,15 +384,19 @@ def _completed(
         correlation = correlate(seen_as, tests, spread)
         missed = float(np.linalg.norm(correlation @ tests - seen_as))
         residual = missed / max(float(np.linalg.norm(seen_as)), 1e-300)
+        if noise:
+            directions = directions_above(
+                _independent(tests, seen_as)[1], tests, spread, mean[chosen] / scale
+            )
         if with_doubt:
             strength = _missed_strength(seen_as, tests, spread, correlate)
             doubt[chosen] = DOUBT * strength * scale**2
-        covariance[np.ix_(chosen, chosen)] = correlation * np.outer(scale, scale)
-    for t, target in enumerate(part.targets):
-        cross = seen[:, part.n_columns + t]
-        covariance[kept, target] = covariance[target, kept] = cross
-    np.fill_diagonal(covariance, variance)
-    return covariance, doubt, residual
+    structure = placed_among(correlation.scaled(scale), chosen, variance)
+    if part.targets:
+        cross = np.zeros((d, len(part.targets)))
+        cross[kept] = seen[:, part.n_columns :]
+        structure = with_targets(structure, np.array(part.targets), cross)
+    return structure, doubt, residual, directions
 
 
 def _missed_strength(
@@ -424,27 +437,3 @@ def _independent(
     strong = values > 1e-12 * values[-1]
     basis = vectors[:, strong] / np.sqrt(values[strong])
     return omega @ basis, seen @ basis
-
-
-def _denoised(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    r"""A covariance from a noisy one.
-
-    Symmetric noise has eigenvalues up to :math:`2\sigma\sqrt d`: larger ones are kept,
-    shrunk to what they were before the noise, over the diagonal of the variances,
-    which are shrunk towards their mean (James and Stein).
-    """
-    diagonal = np.diag(noisy)
-    away = diagonal - diagonal.mean()
-    squares = max(float(away @ away), 1e-300)
-    keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, 2.0**-10)
-    variance = np.maximum(diagonal.mean() + keep * away, 0.0)
-    values, vectors = np.linalg.eigh(noisy)
-    edge = 2 * noise * len(noisy) ** 0.5
-    strong = values > edge
-    kept = values[strong] * np.sqrt(1 - (edge / values[strong]) ** 2)
-    loadings = vectors[:, strong] * np.sqrt(kept)
-    explained = np.maximum((loadings**2).sum(axis=1, keepdims=True), 1e-300)
-    loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
-    matrix: NDArray[np.float64] = loadings @ loadings.T
-    np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
-    return matrix

@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
-from functools import cache
 from numbers import Integral
 from typing import Any, Self
 
@@ -24,9 +22,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
-from sketchlearn.elementary import ceil_log2
 from sketchlearn.errors import (
     DataPlanWarning,
     FeatureMapError,
@@ -45,18 +40,9 @@ from sketchlearn.estimators.inputs import (
     warn_of_late,
     with_text_names,
 )
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.moments import (
-    FINE_BITS,
-    ROW_BITS,
-    CrossMomentFeatures,
-    MomentFeatures,
-    omega_bits,
-)
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
-from sketchlearn.registry import load_model
 from sketchlearn.rows.batches import Batches, open_rows
-from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch, accumulate
 
 __all__ = [
@@ -65,26 +51,18 @@ __all__ = [
     "column_extremes",
     "extremes_of",
     "is_streamed",
-    "moment_decoder",
     "plan_scaling",
-    "plan_second_moments",
     "require_sketch",
     "seed_of",
     "varying",
     "warn_of_late",
 ]
 
-_NARROW = 2.0**-12
-"""Quartiles closer than this part of the range need a finer rounding."""
-
 _PLANNED_FROM = (
     "Its scales were read from the rows that were fitted first (of an iterator, from "
     f"its first {PLANNING_ROWS:,}): with bounds, or an array or files that hold all "
     "rows, this does not happen."
 )
-
-LEARNED = "pca-equivariant"
-"""Model behind ``decoder="learned"``."""
 
 
 class AbstractSketchEstimator(ABC, BaseEstimator):
@@ -105,8 +83,11 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense, before a row is read."""
         size = getattr(self, "sketch_size", 1)
-        if not (isinstance(size, str) and size == "auto"):
-            require_positive_int("sketch_size", size)
+        whole = isinstance(size, Integral) and not isinstance(size, bool)
+        if not (whole and size >= 1) and not (isinstance(size, str) and size == "auto"):
+            raise FeatureMapError(
+                f"sketch_size must be a whole number >= 1 or 'auto'; got {size!r}."
+            )
         for name in ("bounds", "target_bounds"):
             if getattr(self, name, None) is not None:
                 check_bounds(name, getattr(self, name))
@@ -304,151 +285,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         )
         dense: NDArray[np.floating] = rows.toarray() if issparse(rows) else rows
         return dense
-
-
-def plan_second_moments(
-    *,
-    n_features: int,
-    sketch_size: int,
-    n_targets: int = 0,
-    scaling: Scaling,
-    reach: float,
-    rows: NDArray[np.floating] | None = None,
-    importance: NDArray[np.float64] | None = None,
-    seed: int = 0,
-) -> MomentFeatures | CrossMomentFeatures:
-    r"""The map whose sketch holds as much of the second moment as there is room for.
-
-    All of it when :math:`d(d+1)/2` numbers fit in ``sketch_size``, otherwise
-    :math:`R\Omega` with as many columns as fit. Constant features get no room; where
-    even one column for each active feature is too much, or leaving a few features out
-    makes room for a second or third column, the most important ones are kept, or
-    random ones. Means and variances come beside.
-
-    Parameters
-    ----------
-    n_features : int
-        Numbers in a row, targets included (they come last).
-    sketch_size : int
-        Numbers the sketch may hold beside means and variances.
-    n_targets : int
-        How many of the last features keep exact cross moments with the others.
-    scaling : Scaling
-        Part of the map.
-    reach : float
-        Largest magnitude of a scaled value.
-    rows : array of shape (n, n_features), optional
-        What the scaling was read from, if it was: features that do not vary in it get
-        no room, and narrow ones a finer rounding.
-    importance : array of shape (n_features,), optional
-        Weights of the features in Ω.
-    seed : int
-        Seed of Ω and of the subset.
-    """
-    d, targets = n_features, np.arange(n_features - n_targets, n_features)
-    require_positive_int("sketch_size", sketch_size)
-    active = varying(rows) if scaling.origin == "data" else None
-    seen = active is not None and _is_seen(rows, active)
-    if d * (d + 1) // 2 <= sketch_size:
-        return MomentFeatures(
-            d,
-            order="covariance",
-            targets=targets.tolist(),
-            reach=reach,
-            bits=_row_bits(seen, reach),
-            scaling=scaling,
-        )
-    chosen = np.arange(d) if active is None else np.flatnonzero(active)
-    chosen = np.setdiff1d(chosen, targets)
-    room = sketch_size // (1 + n_targets) - n_targets
-    if room < 1:
-        raise FeatureMapError(
-            f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
-            f"least {(1 + n_targets) ** 2}."
-        )
-    if not n_targets:
-        room = _worth_keeping(len(chosen), room)
-    if len(chosen) > room:
-        chosen = np.random.default_rng(seed).permutation(chosen)
-        if importance is not None:
-            chosen = chosen[np.argsort(-importance[chosen], kind="stable")]
-        chosen = chosen[:room]
-    kept = np.union1d(chosen, targets)
-    if not len(kept):
-        kept = np.array([0])
-    n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
-    extra = omega_bits(len(kept), n_columns, is_weighted=importance is not None)
-    return CrossMomentFeatures(
-        d,
-        n_columns,
-        kept=kept,
-        targets=targets.tolist(),
-        importance=None if importance is None else importance[kept],
-        reach=reach,
-        bits=_row_bits(seen, reach, extra),
-        seed=seed,
-        scaling=scaling,
-    )
-
-
-def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bool:
-    """Whether few bits of the range of these rows resolve most of them.
-
-    Not where a feature was constant so far, or where half of its rows lie within a
-    tiny part of its range.
-    """
-    if rows is None or not active.all():
-        return False
-    low = np.quantile(rows, 0.25, axis=0, method="higher")
-    high = np.quantile(rows, 0.75, axis=0, method="lower")
-    width = (rows.max(axis=0) / 2 - rows.min(axis=0) / 2) * _NARROW
-    return not ((high > low) & (high - low < width)).any()
-
-
-def _row_bits(seen: bool, reach: float, extra: int = 0) -> int:
-    """Bits of rounded rows: few where their range was seen, else as many as go.
-
-    Declared bounds may be a million times wider than the rows; only a fine rounding
-    keeps what is narrow within them. Ω takes ``extra`` bits of the room.
-    """
-    most = min(53 - extra, (2 * FINE_BITS - extra) // 2) - ceil_log2(reach)
-    return min(ROW_BITS, most) if seen else most
-
-
-def _worth_keeping(n_active: int, sketch_size: int) -> int:
-    """How many features to keep so that what is left fills the sketch best.
-
-    A second or third column is worth a tenth of the features, or a fifth of many:
-    measured on meta-training data, with the learned decoder.
-    """
-    columns, share = sketch_size // max(n_active, 1), 0.8 if n_active > 100 else 0.9
-    more = sketch_size // (columns + 1)
-    if columns in (1, 2) and more >= share * n_active:
-        return more
-    return sketch_size
-
-
-def moment_decoder(
-    name: str, sketch: Sketch | PrivateSketch, *, with_doubt: bool = False
-) -> AbstractDecoder[Moments]:
-    """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
-
-    A sketch that holds all of them needs no learned decoder.
-    """
-    if name not in ("learned", "nystrom"):
-        raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
-    part, _ = second_moment_part(sketch.feature_map)
-    if name == "nystrom" or isinstance(part, MomentFeatures):
-        return NystromDecoder(with_doubt=with_doubt)
-    learned: AbstractDecoder[Moments] = replace(
-        _learned_decoder(), with_doubt=with_doubt
-    )
-    return learned
-
-
-@cache
-def _learned_decoder() -> Any:
-    return load_model(LEARNED)
 
 
 def require_sketch(sketch: Any) -> None:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self, final, overload
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from typing_extensions import override
 
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density import is_moments
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
-from sketchlearn.errors import RowsError
-from sketchlearn.estimators.base import extremes_of, seed_of
+from sketchlearn.errors import DataPlanWarning, RowsError
+from sketchlearn.estimators.base import (
+    AbstractSketchEstimator,
+    column_extremes,
+    extremes_of,
+    is_streamed,
+    seed_of,
+)
 from sketchlearn.estimators.density import SecondRound
+from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
     CovarianceType,
     plan_cells,
+    require_share,
 )
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.privacy import PrivateSketch
-from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
 
@@ -40,7 +51,7 @@ _NARROWEST, _CONSTANT = 1e-6, 1e-12
 
 
 @final
-class CompressiveClassifier(ClassifierMixin, BaseEstimator):
+class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
     r"""Bayes' rule with a Gaussian mixture per class, from one sketch per class.
 
     .. math:: P(c \mid x) \propto \pi_c\, p_c(x)
@@ -151,6 +162,7 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         -------
         AbstractFeatureMap or dict
         """
+        self._check_parameters()
         if first is None:
             return self._mixture(1).plan(n_features, rows=rows)
         units = _deviations(first)
@@ -169,53 +181,88 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
             maps[label] = ConcatenatedFeatures(parts)
         return maps
 
-    def fit(self, X: Any, y: Any) -> Self:
+    @override
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Sketch the rows of each class, in one pass or two, and decode the sketches.
 
         Parameters
         ----------
-        X : array or frame of shape (n, d)
-        y : array of shape (n,)
-            Classes.
+        X : rows
+            Array, frame or tensor; Arrow table, or path or glob of Parquet, CSV or
+            Arrow files, with the name of a column of whole numbers for ``y``.
+        y : array of shape (n,), or str
+            Classes, or the name of the column that holds them.
 
         Returns
         -------
         self
         """
-        return self.fit_sketches(self._sketch(X, y, known=None))
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=True)
+            return self.fit_sketches(self._sketch_new(rows, {}, is_streamed(X)))
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
+    @override
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: ArrayLike | None = None
+    ) -> Self:
         """Add rows; the first call plans and fits. ``classes`` is not needed."""
         if not hasattr(self, "sketches_"):
             return self.fit(X, y)
-        more = self._sketch(X, y, known=self.sketches_)
-        merged = dict(self.sketches_)
-        for label, sketch in more.items():
-            merged[label] = merged[label] + sketch if label in merged else sketch
-        return self.fit_sketches(merged)
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=False)
+            known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
+            more = rows.sketches(known)
+            if rows.labels() - known.keys():
+                others = rows.without(known.keys())
+                more |= self._sketch_new(others, self.sketches_, is_streamed(X))
+            return self.fit_sketches(_added(self.sketches_, more))
 
-    def forget(self, X: Any, y: Any) -> Self:
-        """Take rows of known classes out again, exactly."""
+    @override
+    def forget(self, X: Any, y: Any = None) -> Self:
+        """Take rows of known classes out again, exactly.
+
+        Warns
+        -----
+        DataPlanWarning
+            If scales or cells were read from the data: the totals forget exactly, the
+            plan does not.
+        """
         check_is_fitted(self, "sketches_")
-        gone = self._sketch(X, y, known=self.sketches_)
-        rest = dict(self.sketches_)
-        for label, sketch in gone.items():
-            if label not in rest or rest[label].count <= sketch.count:
-                raise RowsError(
-                    f"class {label!r} would have no rows left, or never had any. "
-                    "Nothing was forgotten."
-                )
-            rest[label] = rest[label] - sketch
-        return self.fit_sketches(rest)
+        self._check_parameters()
+        known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
+        if any(feature_map.origin == "data" for feature_map in known.values()):
+            warnings.warn(
+                "the scales of these sketches were read from rows and keep a trace of "
+                "them; the totals forget exactly, the scales do not. Declare "
+                "bounds=(low, high) to plan without looking at the data.",
+                DataPlanWarning,
+                stacklevel=2,
+            )
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=False)
+            rest = dict(self.sketches_)
+            for label, sketch in rows.sketches(known).items():
+                if rest[label].count <= sketch.count:
+                    _refuse_forgetting(label)
+                rest[label] = rest[label] - sketch
+            for label in rows.labels() - known.keys():
+                _refuse_forgetting(label)
+            return self.fit_sketches(rest)
 
+    @override
     def merge(self, other: Self) -> Self:
         """Add what another fitted classifier of the same plan has seen."""
         check_is_fitted(self, "sketches_")
         check_is_fitted(other, "sketches_")
-        merged = dict(self.sketches_)
-        for label, sketch in other.sketches_.items():
-            merged[label] = merged[label] + sketch if label in merged else sketch
-        return self.fit_sketches(merged)
+        with self._all_or_nothing():
+            return self.fit_sketches(_added(self.sketches_, other.sketches_))
+
+    @override
+    def fit_sketch(self, sketch: Any) -> Self:
+        """The same as :meth:`fit_sketches`: one sketch for each class."""
+        return self.fit_sketches(sketch)
 
     def fit_sketches(self, sketches: Mapping[Any, Sketch | PrivateSketch]) -> Self:
         """Decode one sketch per class, made with a map from :meth:`plan`.
@@ -229,17 +276,21 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        require_positive_int("n_components", self.n_components)
-        if not sketches:
-            raise RowsError("no sketch to fit: pass one for each class.")
-        classes = np.array(sorted(sketches))
+        self._check_parameters()
+        if not isinstance(sketches, Mapping) or not sketches:
+            raise RowsError(
+                "no sketch to fit: pass a mapping with one for each class; got "
+                f"{type(sketches).__name__}."
+            )
+        classes = _sorted(sketches)
         counts = np.array([sketches[c].count for c in classes.tolist()], np.float64)
-        mixtures = [self._fitted(sketches[label]) for label in classes.tolist()]
-        self.classes_, self.class_prior_ = classes, counts / counts.sum()
-        self.mixtures_ = mixtures
-        self._pool()
-        self.n_features_in_ = mixtures[0].n_features_in_
-        self.sketches_ = dict(sketches)
+        with self._all_or_nothing():
+            mixtures = [self._fitted(sketches[label]) for label in classes.tolist()]
+            self.classes_, self.class_prior_ = classes, counts / counts.sum()
+            self.mixtures_ = mixtures
+            self._pool()
+            self.n_features_in_ = mixtures[0].n_features_in_
+            self.sketches_ = dict(sketches)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -255,27 +306,67 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = True
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
         return tags
 
-    def _sketch(
-        self, X: Any, y: Any, *, known: Mapping[Any, Sketch] | None
-    ) -> dict[Any, Sketch]:
-        """One sketch for each class in ``y``."""
+    def _check_parameters(self) -> None:
+        require_share("shrinkage", self.shrinkage)
+        self._mixture(self.n_components)._check_parameters()
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+        return self._open_labelled(X, y, reset=reset).batches
+
+    @override
+    def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
+        return self.plan(rows.shape[1], rows=rows)
+
+    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
+        """Rows with the number of their class in a last column."""
         if y is None:
             raise RowsError(
-                "requires y to be passed, but the target y is None. Pass the classes."
+                "requires y to be passed, but the target y is None. Pass the classes, "
+                "or for files the name of their column."
             )
-        rows, labels = validate_data(self, X, y, reset=known is None)
+        if isinstance(y, str):
+            return self._open_named(X, y, reset=reset)
+        if type(X).__module__.partition(".")[0] == "torch":
+            X = X.detach().cpu().numpy()
+        if is_streamed(X):
+            raise RowsError(
+                "for files and Arrow data pass y as the name of the column of classes: "
+                "an array of classes cannot be matched to their rows."
+            )
+        rows, labels = validate_data(self, X, y, reset=reset)
         check_classification_targets(labels)
-        groups = {c: rows[labels == c] for c in np.unique(labels).tolist()}
-        old = {c: groups.pop(c) for c in list(groups) if known and c in known}
-        found = {c: sketch_rows(old[c], known[c].feature_map) for c in old if known}
-        if groups:
-            found.update(self._sketch_new(groups, known or {}))
-        return found
+        classes, codes = np.unique(labels, return_inverse=True)
+        table = np.concatenate([rows, codes[:, None].astype(rows.dtype)], axis=1)
+        return LabelledRows(open_rows(table), classes.tolist())
+
+    def _open_named(self, X: Any, y: str, *, reset: bool) -> LabelledRows:
+        if isinstance(X, Iterator):
+            raise RowsError(
+                "a stream cannot be read twice, as classes need it. Nothing was read. "
+                "Pass an array or files, or partial_fit for each batch."
+            )
+        found = open_rows(X).names
+        if found is None or y not in found:
+            raise RowsError(
+                f"y={y!r} names a column, but the data has "
+                f"{'no names' if found is None else list(found)}."
+            )
+        features = [name for name in found if name != y]
+        if not reset:
+            features = list(getattr(self, "feature_names_in_", features))
+        batches = open_rows(X, columns=[*features, y])
+        if reset:
+            self.n_features_in_ = len(features)
+            self.feature_names_in_ = np.array(features, object)
+        return LabelledRows(batches, None)
 
     def _sketch_new(
-        self, groups: Mapping[Any, NDArray[np.floating]], known: Mapping[Any, Sketch]
+        self, rows: LabelledRows, known: Mapping[Any, Sketch], streamed: bool
     ) -> dict[Any, Sketch]:
         """Sketches of classes without a map: as those of ``known``, or planned."""
         extremes = None
@@ -284,16 +375,15 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
             twice = any(find_cells(s.feature_map) is not None for s in known.values())
             start = second_moment_part(some)[0] if twice else some
         else:
-            ends = [extremes_of(group) for group in groups.values()]
-            extremes = extremes_of(np.concatenate(ends))
+            extremes = column_extremes(rows.batches)[:2, :-1]
             twice = self.rounds == 2 or (self.rounds is None and self.bounds is None)
             first = self._mixture(1, rounds=self.rounds or 1 + twice)
             start = first.plan(extremes.shape[1], rows=extremes)
-        sketches = {c: sketch_rows(group, start) for c, group in groups.items()}
+        sketches = rows.sketches(start)
         if not twice:
             return sketches
         maps = self.plan(start.n_features, rows=extremes, first={**known, **sketches})
-        return {c: sketch_rows(group, maps[c]) for c, group in groups.items()}
+        return rows.sketches({label: maps[label] for label in sketches})
 
     def _mixture(
         self, n_components: int, rounds: int | None = None
@@ -304,7 +394,7 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
             sketch_size=self.sketch_size,
             rounds=self.rounds if rounds is None else rounds,
             bounds=self.bounds,
-            reg_covar=0.0,
+            reg_covar=float(np.finfo(np.float64).tiny),  # see _pool
             random_state=self.random_state,
         )
 
@@ -352,10 +442,42 @@ class CompressiveClassifier(ClassifierMixin, BaseEstimator):
 
     def _log_joint(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "sketches_")
+        if is_streamed(X) and not hasattr(X, "shape"):
+            raise RowsError(
+                "this takes rows in memory: an array or frame. Read files batch by "
+                "batch (sketchlearn.open_rows) and pass each batch."
+            )
         rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         columns = [mixture.score_samples(rows) for mixture in self.mixtures_]
         priors = np.log(np.maximum(self.class_prior_, 1e-300))
         return np.asarray(np.stack(columns, axis=1) + priors)
+
+
+def _added(
+    left: Mapping[Any, Sketch], right: Mapping[Any, Sketch]
+) -> dict[Any, Sketch]:
+    """Sketches of each class, added up."""
+    merged = dict(left)
+    for label, sketch in right.items():
+        merged[label] = merged[label] + sketch if label in merged else sketch
+    return merged
+
+
+def _refuse_forgetting(label: Any) -> NoReturn:
+    raise RowsError(
+        f"class {label!r} would have no rows left, or never had any. Nothing was "
+        "forgotten."
+    )
+
+
+def _sorted(labels: Iterable[Any]) -> NDArray[Any]:
+    """Classes in order, of one kind."""
+    try:
+        return np.array(sorted(labels))
+    except TypeError as error:
+        raise RowsError(
+            "classes must be all numbers or all text, to be put in order."
+        ) from error
 
 
 def _deviations(sketches: Mapping[Any, Sketch | PrivateSketch]) -> NDArray[np.float64]:

@@ -19,26 +19,32 @@ from typing_extensions import override
 from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.density_prior import planned_range
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.errors import FeatureMapError, RowRangeError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     column_extremes,
     extremes_of,
     plan_scaling,
-    plan_second_moments,
+    require_sketch,
     seed_of,
     warn_of_late,
 )
+from sketchlearn.estimators.moment_plan import plan_second_moments
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
-from sketchlearn.scaling import Origin
+from sketchlearn.scaling import Origin, Scaling
 from sketchlearn.sketch import Sketch, accumulate
 
-__all__ = ["AbstractDensityEstimator", "SecondRound"]
+__all__ = [
+    "AbstractDensityEstimator",
+    "SecondRound",
+    "check_plan_parameters",
+    "require_moderate",
+]
 
 WAVES = {1: (2, 0.3), 2: (1, 0.2)}
 """Octaves and widest kernel scale of the Fourier features in the first round of plans
@@ -46,6 +52,10 @@ of one and two rounds, for rows in [-1, 1]: best of a few on training sets."""
 
 MOMENT_SHARE = 0.8
 """Share of the numbers of a two-round plan that second moments may take."""
+
+_LARGEST = 2.0**480
+"""Values and ranges of features are smaller, and ranges larger than its inverse: sums
+of their squares are numbers."""
 
 
 class SecondRound:
@@ -113,6 +123,10 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         return 0
 
     @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense, before a row is read."""
+
+    @abstractmethod
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
         """What the second round adds to the moments; None if there is no room."""
 
@@ -134,7 +148,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         self._check_parameters()
         with self._all_or_nothing():
             batches = self._open(X, y, reset=True)
-            rounds = self._check_rounds()
+            rounds = self.rounds
             if rounds is None:
                 once = self.bounds is not None or not batches.is_repeatable
                 rounds = 1 if once else 2
@@ -172,6 +186,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         -------
         AbstractFeatureMap
         """
+        self._check_parameters()
         if first is not None:
             if first.feature_map.n_features != n_features:
                 raise FeatureMapError(
@@ -180,7 +195,13 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
                 )
             extremes = None if rows is None else extremes_of(rows)
             return self._plan_both(first, extremes)
-        return self._plan_first(n_features, rows, rounds=self._check_rounds() or 1)
+        return self._plan_first(n_features, rows, rounds=self.rounds or 1)
+
+    @staticmethod
+    def _check_sketch(sketch: Any) -> None:
+        """Refuse what is no sketch of rows that a density can be decoded from."""
+        require_sketch(sketch)
+        require_moderate(second_moment_part(sketch.feature_map)[0].scaling)
 
     def _sketch(
         self, batches: Batches, extremes: NDArray[np.floating], rounds: int
@@ -199,8 +220,9 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     def _plan_first(
         self, n_features: int, rows: NDArray[np.floating] | None, *, rounds: int
     ) -> AbstractFeatureMap:
-        size = require_positive_int("sketch_size", self.sketch_size)
+        size = self.sketch_size
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
+        require_moderate(scaling)
         seed = seed_of(self.random_state)
         needed = n_features * (n_features + 1) // 2
         exact = needed <= size // 2 if rounds == 1 else needed <= MOMENT_SHARE * size
@@ -231,19 +253,11 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     def _plan_both(
         self, first: Sketch | PrivateSketch, extremes: NDArray[np.floating] | None
     ) -> AbstractFeatureMap:
-        size = require_positive_int("sketch_size", self.sketch_size)
-        known = SecondRound(first, size, extremes)
+        known = SecondRound(first, self.sketch_size, extremes)
         second = self._plan_second(known)
         if second is None:
             return first.feature_map
         return ConcatenatedFeatures([known.part, *known.waves, second])
-
-    def _check_rounds(self) -> int | None:
-        if self.rounds not in (None, 1, 2) or isinstance(self.rounds, bool):
-            raise FeatureMapError(
-                f"rounds must be 1, 2 or None (chosen for you); got {self.rounds!r}."
-            )
-        return self.rounds
 
     @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
@@ -252,6 +266,43 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
+
+
+def check_plan_parameters(
+    sketch_size: Any, rounds: Any, bounds: Any, random_state: Any
+) -> None:
+    """Refuse parameters of a plan that make no sense."""
+    require_positive_int("sketch_size", sketch_size)
+    if rounds not in (None, 1, 2) or isinstance(rounds, bool):
+        raise FeatureMapError(
+            f"rounds must be 1, 2 or None (chosen for you); got {rounds!r}."
+        )
+    if bounds is not None:
+        listed = isinstance(bounds, tuple | list | np.ndarray)
+        width = max(map(np.size, bounds), default=1) if listed else 1
+        require_moderate(plan_scaling(bounds, width)[0])
+    seed_of(random_state)
+
+
+def require_moderate(scaling: Scaling | None) -> None:
+    """Refuse features whose squares are no numbers, or all zero.
+
+    Examples
+    --------
+    >>> require_moderate(Scaling.from_bounds(0.0, 1e9, n_features=1))
+    """
+    if scaling is None:
+        return
+    reach = 1 / scaling.factor
+    large = np.maximum(reach, np.abs(scaling.shift)) > _LARGEST
+    wrong = large | (reach < 1 / _LARGEST)
+    if wrong.any():
+        column = int(np.argmax(wrong))
+        what = "lie beyond 1e144" if large[column] else "differ by less than 1e-144"
+        raise RowRangeError(
+            f"values of feature {column} {what}: squared distances and variances would "
+            "be no numbers. Nothing was fitted. Divide the feature by its scale first."
+        )
 
 
 def _counted(part: MomentFeatures | CrossMomentFeatures) -> int:

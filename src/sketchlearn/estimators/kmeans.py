@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self, final
 
@@ -27,8 +27,12 @@ from sketchlearn.decoders.density import (
 from sketchlearn.decoders.density_model import Clusters, Density, find_clusters
 from sketchlearn.decoders.density_prior import copula_rows
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
-from sketchlearn.estimators.base import is_streamed, require_sketch, seed_of
-from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
+from sketchlearn.estimators.base import is_streamed, seed_of
+from sketchlearn.estimators.density import (
+    AbstractDensityEstimator,
+    SecondRound,
+    check_plan_parameters,
+)
 from sketchlearn.estimators.inputs import require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import CellFeatures
@@ -98,8 +102,9 @@ class CompressiveKMeans(
         Summed squared distance of the rows to their centres, *estimated* from the
         density. ``-score(X)`` is the inertia of rows at hand.
     labels_ : array of shape (n,)
-        Of the rows passed to ``fit``, where they were in memory; gone after
-        ``partial_fit``, ``forget``, ``merge`` and ``fit_sketch``.
+        Of the rows passed to ``fit``, where they were in memory, or to
+        ``fit_predict``; gone after ``partial_fit``, ``forget``, ``merge`` and
+        ``fit_sketch``.
     density_ : Density
         What the sketch says of the rows.
     n_iter_, n_samples_seen_, n_features_in_ : int
@@ -135,10 +140,30 @@ class CompressiveKMeans(
 
     @override
     def fit(self, X: Any, y: Any = None) -> Self:
-        super().fit(X, y)
-        if not is_streamed(X):
-            self.labels_ = self.predict(X)
+        with self._all_or_nothing():
+            super().fit(X, y)
+            if not is_streamed(X):
+                self.labels_ = self.predict(X)
         return self
+
+    @override
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int32]:
+        """Fit, and the number of the nearest centre of each row.
+
+        Files are read once more for it, batch by batch. A stream cannot be: it is
+        refused before anything is read.
+        """
+        if isinstance(X, Iterator):
+            raise RowsError(
+                "a stream cannot be read again to label its rows. Nothing was read. "
+                "Call fit, and predict for each batch, or pass an array or files."
+            )
+        with self._all_or_nothing():
+            self.fit(X, y)
+            if not hasattr(self, "labels_"):
+                batches = self._open(X, None, reset=False)
+                self.labels_ = np.concatenate([self._nearest(rows) for rows in batches])
+        return self.labels_
 
     @override
     def fit_sketch(
@@ -157,10 +182,10 @@ class CompressiveKMeans(
         -------
         self
         """
-        require_sketch(sketch)
+        self._check_parameters()
+        self._check_sketch(sketch)
         k = self.n_clusters if n_clusters is None else n_clusters
         k = require_positive_int("n_clusters", k)
-        require_positive_int("n_init", self.n_init)
         if isinstance(sketch, Sketch) and sketch.count < k:
             raise RowsError(
                 f"n_samples={sketch.count} should be >= n_clusters={k}: ask for fewer "
@@ -197,9 +222,7 @@ class CompressiveKMeans(
 
     def predict(self, X: Any) -> NDArray[np.int32]:
         """Number of the nearest centre of each row."""
-        rows = self._check_rows(X)
-        distances = euclidean_distances(rows, self.cluster_centers_, squared=True)
-        return np.asarray(distances.argmin(axis=1), np.int32)
+        return self._nearest(self._check_rows(X))
 
     @override
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
@@ -250,10 +273,21 @@ class CompressiveKMeans(
             inertias.append(found.inertia * self.density_.count)
         return SelectionOfK(tuple(ks), np.array(inertias), np.array(scores))
 
+    def _nearest(self, rows: NDArray[np.floating]) -> NDArray[np.int32]:
+        distances = euclidean_distances(rows, self.cluster_centers_, squared=True)
+        return np.asarray(distances.argmin(axis=1), np.int32)
+
+    @override
+    def _check_parameters(self) -> None:
+        require_positive_int("n_clusters", self.n_clusters)
+        require_positive_int("n_init", self.n_init)
+        check_plan_parameters(
+            self.sketch_size, self.rounds, self.bounds, self.random_state
+        )
+
     @override
     def _look_ahead(self, n_features: int, room: int) -> int:
-        n_clusters = require_positive_int("n_clusters", self.n_clusters)
-        unknown = n_features * max(n_clusters, 10)
+        unknown = n_features * max(self.n_clusters, 10)
         waves = int(min(_WAVE_SHARE * room, _WAVES[1] * unknown))
         # A release pays for every feature with noise: it does without.
         return waves if self.bounds is None and waves >= _WAVES[0] * unknown else 0

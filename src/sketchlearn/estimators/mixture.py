@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
@@ -21,17 +22,29 @@ from sketchlearn.decoders.cell_plan import place_cells
 from sketchlearn.decoders.density import DensityDecoder, is_moments
 from sketchlearn.decoders.density_model import Density
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
-from sketchlearn.estimators.base import require_sketch, seed_of
-from sketchlearn.estimators.density import AbstractDensityEstimator, SecondRound
+from sketchlearn.estimators.base import seed_of
+from sketchlearn.estimators.density import (
+    AbstractDensityEstimator,
+    SecondRound,
+    check_plan_parameters,
+)
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import FARTHEST, CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
 
-__all__ = ["CompressiveGaussianMixture", "CovarianceType", "plan_cells"]
+__all__ = [
+    "CompressiveGaussianMixture",
+    "CovarianceType",
+    "plan_cells",
+    "require_share",
+]
 
 CovarianceType = Literal["diag", "full"]
+
+_COLLINEAR = 1e-9
+"""Share of its variance that a feature varies by itself, at least."""
 
 
 @final
@@ -62,7 +75,8 @@ class CompressiveGaussianMixture(
     bounds : pair (low, high), optional
         Declared range of the features; see :class:`CompressiveKMeans`.
     reg_covar : float
-        Added to the diagonal of every covariance.
+        Added to the diagonal of every covariance, beside 1e-9 of the variances: a
+        variance in the units of the rows.
     random_state : int
         Seed of the sketch and of the search. None is 0.
 
@@ -128,13 +142,9 @@ class CompressiveGaussianMixture(
         -------
         self
         """
-        require_sketch(sketch)
-        size = require_positive_int("n_components", self.n_components)
-        if self.covariance_type not in get_args(CovarianceType):
-            raise FeatureMapError(
-                f"covariance_type must be 'full' or 'diag'; got "
-                f"{self.covariance_type!r}."
-            )
+        self._check_parameters()
+        self._check_sketch(sketch)
+        size = self.n_components
         if isinstance(sketch, Sketch) and sketch.count < max(2, size):
             raise RowsError(
                 f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
@@ -149,10 +159,7 @@ class CompressiveGaussianMixture(
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        covariances = density.component_covariances
-        covariances = covariances + self.reg_covar * np.eye(len(density.centre))
-        if self.covariance_type == "diag":
-            covariances = np.einsum("jaa->ja", covariances).copy()
+        covariances = self._regularised(density.component_covariances)
         self.weights_, self.means_ = density.weights, density.component_means
         self.covariances_ = covariances
         self.converged_, self.n_iter_ = found.converged, max(found.n_iter, 1)
@@ -209,10 +216,47 @@ class CompressiveGaussianMixture(
         return super()._open(X, y, reset=reset)
 
     @override
+    def _check_parameters(self) -> None:
+        require_positive_int("n_components", self.n_components)
+        if self.covariance_type not in get_args(CovarianceType):
+            raise FeatureMapError(
+                f"covariance_type must be 'full' or 'diag'; got "
+                f"{self.covariance_type!r}."
+            )
+        require_share("reg_covar", self.reg_covar)
+        check_plan_parameters(
+            self.sketch_size, self.rounds, self.bounds, self.random_state
+        )
+
+    def _regularised(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Covariances that can be inverted, of the asked type."""
+        variances = np.einsum("jaa->ja", covariances)
+        still = (variances == 0).all(axis=0)
+        if still.any() and not self.reg_covar:
+            raise RowsError(
+                f"feature {int(np.argmax(still))} is constant: with reg_covar=0 its "
+                "density is infinite. Leave it out, or take a positive reg_covar."
+            )
+        narrow = ~still & (variances < self.reg_covar).all(axis=0)
+        if narrow.any():
+            warnings.warn(
+                f"reg_covar={self.reg_covar:g} is larger than every variance of "
+                f"feature {int(np.argmax(narrow))}, which hardly counts then. Scale "
+                "the features, or take a smaller reg_covar.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        # Collinear features, whatever their units, get the width of their rounding.
+        added = self.reg_covar + _COLLINEAR * variances
+        if self.covariance_type == "diag":
+            return np.asarray(variances + added)
+        return np.asarray(covariances + added[:, :, None] * np.eye(added.shape[1]))
+
+    @override
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
         return plan_cells(
             known,
-            n_components=require_positive_int("n_components", self.n_components),
+            n_components=self.n_components,
             covariance_type=self.covariance_type,
             seed=seed_of(self.random_state),
         )
@@ -245,6 +289,13 @@ class CompressiveGaussianMixture(
             result[:, j] = weight - np.log(widths).sum() - constant
             result[:, j] -= (whitened**2).sum(axis=0) / 2
         return result
+
+
+def require_share(name: str, value: Any) -> None:
+    """Refuse what is no finite number >= 0."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 <= value < float("inf"):
+        raise FeatureMapError(f"{name} must be a number >= 0; got {value!r}.")
 
 
 def plan_cells(

@@ -8,22 +8,25 @@ from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
+from sketchlearn.decoders.covariance import DENSE_FEATURES
 from sketchlearn.decoders.low_rank import Moments, feature_numbers
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
-    moment_decoder,
     plan_scaling,
-    plan_second_moments,
     require_sketch,
     seed_of,
 )
 from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.moment_plan import (
+    moment_decoder,
+    plan_second_moments,
+    require_decoder,
+)
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
@@ -49,9 +52,12 @@ class CompressivePCA(
     ----------
     n_components : int, float or None
         How many components; a float in (0, 1) asks for that share of the variance;
-        None gives a full orthonormal basis.
-    sketch_size : int
-        Numbers the sketch may hold, beside means and variances.
+        None gives a full orthonormal basis. Of more than 2,048 features of a
+        compressed sketch, None and a share give at most the directions it saw.
+    sketch_size : int or "auto"
+        Numbers the sketch may hold, beside means and variances. By default all second
+        moments of up to about 1,000 features; of more, 64 directions or what takes as
+        much room, with a warning.
     standardize : bool
         Scale features to unit variance first (components of the correlation matrix).
     bounds : pair (low, high), optional
@@ -61,7 +67,7 @@ class CompressivePCA(
     decoder : {"learned", "nystrom"}
         How the covariance is completed where the sketch does not hold all of it: with
         a prior meta-learned on other datasets, or with none. Private sketches are
-        always decoded without.
+        always decoded without, and so are those of more than 1,024 features.
     random_state : int
         Seed of the sketch; the same on every party that is to merge. None is 0.
 
@@ -92,7 +98,7 @@ class CompressivePCA(
         self,
         n_components: int | float | None = None,
         *,
-        sketch_size: int = 2000,
+        sketch_size: int | Literal["auto"] = "auto",
         standardize: bool = False,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         decoder: Literal["learned", "nystrom"] = "learned",
@@ -114,6 +120,7 @@ class CompressivePCA(
         data; without either there is no scaling, and values up to 32 are accepted.
         """
         self._check_parameters()
+        _require_components(self.n_components, n_features)
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
         importance = None
         if not self.standardize:  # weigh features by their spread, as PCA will
@@ -168,31 +175,41 @@ class CompressivePCA(
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
 
-    def _decode(self, moments: Moments) -> None:
-        variance = np.maximum(np.diag(moments.covariance), 0.0)
-        scale = np.sqrt(variance) if self.standardize else np.ones_like(variance)
-        self.scale_ = np.where(scale > 0, scale, 1.0)
-        covariance = moments.covariance / self.scale_ / self.scale_[:, None]
-        covariance = (covariance + covariance.T) / 2
-        covariance *= moments.count / max(moments.count - 1, 1)
-        d, asked = len(covariance), self.n_components
-        few = _is_whole(asked) and 0 < 3 * int(asked or 0) < d
-        wanted = [d - int(asked or 0), d - 1] if few else None
-        values, vectors = eigh(covariance, subset_by_index=wanted)
-        values, components = np.maximum(values[::-1], 0.0), _flip(vectors[:, ::-1].T)
-        total = max(float(np.trace(covariance)), 0.0)
-        ratio = values / total if total > 0 else np.zeros_like(values)
-        k = _n_components(asked, ratio, d)
-        if _is_whole(asked) and k > moments.n_directions:
-            warnings.warn(
-                f"the sketch saw {moments.n_directions} directions of {d} features: "
-                f"components beyond that are not resolved. Use sketch_size >= "
-                f"{min((k + 5) * d, d * (d + 1) // 2)}.",
-                ConvergenceWarning,
-                stacklevel=3,
+    @override
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        _require_components(self.n_components, None)
+        if not isinstance(self.standardize, bool | np.bool_):
+            raise FeatureMapError(
+                f"standardize must be True or False; got {self.standardize!r}."
             )
-        self.mean_ = moments.mean
-        self.components_ = components[:k]
+        require_decoder(self.decoder)
+
+    def _decode(self, moments: Moments) -> None:
+        d, asked = len(moments.mean), self.n_components
+        _require_components(asked, d)
+        if moments.noise is not None and not moments.n_directions:
+            raise TooNoisy(
+                "no direction of the rows stands out of the noise of this release: the "
+                "components would be noise. Release more rows, with a larger epsilon, "
+                "a smaller norm_bound or bounds closer to the rows."
+            )
+        variance = np.maximum(moments.structure.variances, 0.0)
+        scale = np.sqrt(variance) if self.standardize else np.ones_like(variance)
+        scale = np.where(scale > 0, scale, 1.0)
+        unbiased = moments.count / max(moments.count - 1, 1)
+        structure = moments.structure.scaled(np.sqrt(unbiased) / scale)
+        # Of many features, what a few factors say nothing of is not written out.
+        most = d if d <= DENSE_FEATURES else structure.n_factors
+        k = int(asked or 0) if _is_whole(asked) else most
+        values, vectors = structure.largest(k)
+        values, total = np.maximum(values, 0.0), float(structure.variances.sum())
+        ratio = values / total if total > 0 else np.zeros_like(values)
+        if isinstance(asked, float):
+            k = min(int(np.searchsorted(np.cumsum(ratio), asked)) + 1, k)
+        self._warn_of_unresolved(moments, k, float(ratio[:k].sum()))
+        self.mean_, self.scale_ = moments.mean, scale
+        self.components_ = _flip(vectors.T[:k])
         self.explained_variance_ = values[:k]
         self.explained_variance_ratio_ = ratio[:k]
         self.singular_values_ = np.sqrt(values[:k] * max(moments.count - 1, 1))
@@ -206,6 +223,34 @@ class CompressivePCA(
         """Fit rows in memory, and give their coordinates on the components."""
         require_in_memory(X, "fit_transform")
         return super().fit_transform(X, y, **fit_params)
+
+    def _warn_of_unresolved(self, moments: Moments, k: int, kept: float) -> None:
+        """Say so where fewer components are known than are given, or given than asked.
+
+        A full basis of a compressed sketch is taken as it is: ordered, and no more.
+        """
+        d, asked, seen = len(moments.mean), self.n_components, moments.n_directions
+        enough = min((k + 5) * d, d * (d + 1) // 2)
+        if moments.noise is not None and k > seen:
+            message = (
+                f"{seen} of {k} components stand out of the noise of this release; the "
+                "others are mostly noise. Ask for fewer (n_components), or release "
+                "more rows or with a larger epsilon."
+            )
+        elif _is_whole(asked) and k > seen:
+            message = (
+                f"the sketch saw {seen} directions of {d} features: components beyond "
+                f"that are not resolved. Use sketch_size >= {enough}."
+            )
+        elif k < d and (asked is None or (isinstance(asked, float) and kept < asked)):
+            message = (
+                f"the sketch saw {seen} directions of {d} features; they are given, "
+                f"{kept:.0%} of the variance. Say n_components=... for a number of "
+                f"components, and use sketch_size >= {enough} to resolve more."
+            )
+        else:
+            return
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Coordinates of rows on the components."""
@@ -232,18 +277,17 @@ def _is_whole(asked: Any) -> bool:
     return isinstance(asked, Integral) and not isinstance(asked, bool)
 
 
-def _n_components(asked: Any, ratio: NDArray[np.float64], d: int) -> int:
-    """Number of components from the ``n_components`` argument."""
-    if asked is None:
-        return d
-    if _is_whole(asked) and 1 <= int(asked) <= d:
-        return int(asked)
-    share = float(asked) if isinstance(asked, float) else 0.0
-    if 0 < share < 1:
-        return min(int(np.searchsorted(np.cumsum(ratio), share)) + 1, d)
+def _require_components(asked: Any, n_features: int | None) -> None:
+    """Check ``n_components``; against the number of features once it is known."""
+    whole = _is_whole(asked) and asked >= 1
+    if asked is None or (whole and (n_features is None or asked <= n_features)):
+        return
+    if isinstance(asked, float) and 0 < asked < 1:
+        return
+    known = "" if n_features is None else f"={n_features}"
     raise FeatureMapError(
-        f"n_components={asked!r} must be None, a whole number from 1 to n_features="
-        f"{d}, or a share of variance in (0, 1)."
+        f"n_components={asked!r} must be None, a whole number from 1 to n_features"
+        f"{known}, or a share of variance in (0, 1)."
     )
 
 

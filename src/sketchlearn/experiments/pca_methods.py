@@ -10,6 +10,7 @@ are taken of d rows that have the second moment of all: they depend on nothing e
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -28,14 +29,16 @@ from sketchlearn.decoders.quadratic_recovery import (
 )
 from sketchlearn.decoders.query_network import QueryNetwork
 from sketchlearn.decoders.reduced_rows import ReducedRows, project_rows, sample_rows
-from sketchlearn.estimators.base import LEARNED, moment_decoder
+from sketchlearn.errors import ConvergenceWarning
+from sketchlearn.estimators.moment_plan import LEARNED, moment_decoder
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.registry import list_models, load_model
-from sketchlearn.sketch import sketch_rows
+from sketchlearn.sketch import Sketch, sketch_rows
 from sketchlearn.sqnet import SQNet
 
 __all__ = ["METHODS", "OURS", "SQNET", "Method", "pca_method", "weights_file"]
@@ -182,12 +185,19 @@ def _ours(
     ).fit(data.rows)
     moment = (pca.components_.T * pca.explained_variance_) @ pca.components_
     ridge = CompressiveRidge(sketch_size=size, decoder=decoder, random_state=seed)
-    ridge.fit(data.rows[:, 1:], data.rows[:, 0])
-    sketch = ridge.sketch_
+    with warnings.catch_warnings():
+        # How bad a sketch that is too small makes it is what is measured here.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        ridge.fit(data.rows[:, 1:], data.rows[:, 0])
+        ridge.set_params(alpha=_penalty(decoder, ridge.sketch_))
+        ridge.fit_sketch(ridge.sketch_)
+    return Estimate(moment, ridge.coef_)
+
+
+def _penalty(decoder: str, sketch: Sketch | PrivateSketch) -> float:
+    """The paper's penalty, as far as this sketch knows it."""
     moments = moment_decoder(decoder, sketch).decode(sketch).params
-    # The paper's penalty, as far as this sketch knows it.
-    penalty = float(np.linalg.norm(moments.covariance[:-1, :-1])) * sketch.count
-    return Estimate(moment, ridge.set_params(alpha=penalty).fit_sketch(sketch).coef_)
+    return float(np.linalg.norm(moments.covariance[:-1, :-1])) * sketch.count
 
 
 def _sqnet(folder: Path | None, data: EvaluationSet, size: int, seed: int) -> Estimate:

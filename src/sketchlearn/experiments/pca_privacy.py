@@ -23,6 +23,7 @@ from typing import Literal, TypedDict, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sketchlearn.decoders.low_rank import NystromDecoder
 from sketchlearn.errors import PrivacyWarning, RowsError, TooNoisy
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.experiments.pca_sets import (
@@ -125,7 +126,7 @@ def measure_privacy(
         exact = judge.lre(pca.fit_sketch(sketch).components_)
         for setting, promise in SETTINGS.items():
             noisy = [
-                _noisy_lre(judge, pca, sketch, epsilon, promise, n_releases)
+                _noisy_lre(judge, sketch, epsilon, promise, n_releases)
                 for epsilon in EPSILONS
             ]
             lre[setting][size] = [*noisy, exact]
@@ -158,7 +159,6 @@ class _Judge:
 
 def _noisy_lre(
     judge: _Judge,
-    pca: CompressivePCA,
     sketch: Sketch,
     epsilon: float,
     promise: _Promise,
@@ -172,10 +172,11 @@ def _noisy_lre(
             private = release_seeded(
                 sketch, seed, epsilon=epsilon, delta=DELTA, **promise
             )
-            try:
-                scores.append(judge.lre(pca.fit_sketch(private).components_))
+            try:  # what drowns in noise is judged too, so decoded and not fitted
+                moments = NystromDecoder().decode(private).params
             except TooNoisy:
                 return float("nan")
+            scores.append(judge.lre(leading_components(moments.covariance)))
     return float(np.mean(scores))
 
 

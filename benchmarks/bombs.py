@@ -1,0 +1,102 @@
+"""Bombs: files of a few hundred bytes that speak of gigabytes, or of years.
+
+Each must be refused from its description alone, before anything is allocated.
+"""
+
+import json
+
+import numpy as np
+from forgery import join, make_private, split
+
+import sketchlearn as sl
+
+
+def map_file(fields, tensors=None):
+    """A map file that says of itself what it likes."""
+    description = {"version": 2, "scaling": None, "stored": [], **fields}
+    header, payload = {"__metadata__": {"format": "sketchlearn-map"}}, b""
+    text = json.dumps(description, sort_keys=True, separators=(",", ":"))
+    header["__metadata__"] |= {"version": str(description["version"])}
+    header["__metadata__"] |= {"feature_map": "sha256:" + "0" * 64, "description": text}
+    for name in sorted(tensors or {}):
+        array, start = tensors[name], len(payload)
+        payload += array.tobytes()
+        kind = {"float32": "F32", "float64": "F64"}[str(array.dtype)]
+        offsets = [start, len(payload)]
+        shape = list(array.shape)
+        header[name] = {"data_offsets": offsets, "dtype": kind, "shape": shape}
+    return join(header, payload)
+
+
+def bombs():
+    """Small files that speak of huge maps, by name."""
+    void = {"dtype": "<f8", "shape": [2**40, 0], "data": ""}
+    fourier = {"kind": "fourier", "n_features": 2, "sketch_size": 4, "scale": 1.0}
+    fourier |= {"law": "gaussian", "seed": 0}
+    part = {**fourier, "version": 2, "scaling": None, "stored": []}
+    wide = {**part, "n_features": 1000, "sketch_size": 60_000}
+    quadratic = {"kind": "quadratic", "value_bound": 1024.0, "seed": 0, "law": "chi"}
+    hashed = {"kind": "count-min", "seed": 0, "value_bound": 1.0}
+    cross = {"kind": "cross-moments", "n_columns": 1, "targets": [1], "seed": 0}
+    cross |= {"kept": None, "importance": None, "reach": 32.0}
+    net = {"kind": "network", "inputs": "rows", "value_bound": None, "digest": ""}
+    net |= {"origin": "declared", "model": None, "stored": ["x"]}
+    sizes = {"n_inputs": 1, "n_outputs": 1, "kind": "resnet", "width": 1}
+    one = {"x": np.zeros(1, np.float32)}
+    marks = {"landmarks": np.zeros((5000, 1))}
+    nested = part
+    for _ in range(9):
+        nested = {"kind": "concatenated", "version": 2, "parts": [nested]}
+    return {
+        "seed array": map_file({**fourier, "seed": void}),
+        "scale array": map_file({**fourier, "scale": void}),
+        "fourier": map_file({**fourier, "n_features": 10**6, "sketch_size": 10**6}),
+        "fourier time": map_file({**fourier, "n_features": 10**8, "sketch_size": 2}),
+        "huge size": map_file({**fourier, "n_features": 10**300}),
+        "harmonics": map_file({**fourier, "kind": "harmonics", "octaves": 10**9}),
+        "quadratic": map_file({**quadratic, "n_features": 10**9, "sketch_size": 1}),
+        "gaussian": map_file(
+            {**quadratic, "law": "gaussian", "n_features": 10**4, "sketch_size": 20}
+        ),
+        "count-min": map_file({**hashed, "n_features": 10**8, "width": 1, "depth": 10}),
+        "count-min depth": map_file(
+            {**hashed, "n_features": 1, "width": 1, "depth": 10**7}
+        ),
+        "covariance": map_file(
+            {"kind": "moments", "n_features": 10**6, "order": "covariance"}
+        ),
+        "bits": map_file({"kind": "moments", "n_features": 2, "bits": 10**9}),
+        "cross of version 1": map_file({**cross, "n_features": 10**9, "version": 1}),
+        "groups": map_file({**cross, "n_features": 10**6, "n_columns": 10**6}),
+        "concatenated": map_file({"kind": "concatenated", "parts": [wide] * 100}),
+        "nested": map_file({"kind": "concatenated", "parts": [nested]}),
+        "clipped": map_file(
+            {"kind": "clipped", "norm_bound": 1.0, "inner": {**wide, "seed": void}}
+        ),
+        "network": map_file({**net, "network": {**sizes, "depth": 10**9}}, one),
+        "network width": map_file(
+            {**net, "network": {**sizes, "depth": 1, "width": 10**6}}, one
+        ),
+        "landmarks without root": map_file(
+            {"kind": "nystrom", "shift": 1.0, "scale": 1.0, "stored": ["landmarks"]},
+            marks,
+        ),
+        "void anchors": map_file(
+            {"kind": "cells", "anchors": void, "basis": void, "centre": void}
+        ),
+        "wide basis": map_file(
+            {"kind": "cells", "reach": 1.0, "origin": "declared", "n_crossed": 10**9}
+        ),
+    }
+
+
+def statement_bombs():
+    """Releases whose statements speak of powers of two that fill the memory."""
+    files = {}
+    for bits in (10**6, 10**9, -(10**9)):
+        header, payload = split(sl.dumps(make_private()[-4]))
+        fields = header["__metadata__"]
+        statement = {**json.loads(fields["privacy"]), "frac_bits": bits}
+        fields["privacy"] = json.dumps(statement, sort_keys=True, separators=(",", ":"))
+        files[f"frac_bits {bits}"] = join(header, payload)
+    return files

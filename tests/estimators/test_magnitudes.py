@@ -1,0 +1,93 @@
+"""Units of rows never decide whether clusters, mixtures and classes can be fitted.
+
+Rows of any magnitude, with constant, duplicate or collinear columns, are fitted like
+rows near one or refused with an error of our own; nothing overflows on the way.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sketchlearn.errors import RowRangeError, RowsError
+from sketchlearn.estimators.classifier import CompressiveClassifier
+from sketchlearn.estimators.kmeans import CompressiveKMeans
+from sketchlearn.estimators.mixture import CompressiveGaussianMixture
+
+RNG = np.random.default_rng(0)
+LABELS = RNG.integers(2, size=120)
+BASE = RNG.normal(size=(120, 3)) + 6.0 * LABELS[:, None]
+TABLES = {
+    "plain": BASE,
+    "collinear": np.outer(BASE[:, 0], [1.0, 2.0, 3.0]),
+    "constant": np.column_stack([BASE, np.ones(120)]),
+    "duplicate": np.column_stack([BASE, BASE[:, :1]]),
+    "far": BASE + 1e6,
+    "one": BASE[:, :1],
+}
+ESTIMATORS = {
+    "kmeans": CompressiveKMeans,
+    "full": CompressiveGaussianMixture,
+    "diag": CompressiveGaussianMixture,
+    "classifier": CompressiveClassifier,
+}
+
+
+def make(name, n, **options):
+    if name in ("full", "diag"):
+        options |= {"covariance_type": name, "reg_covar": 0.0}
+    return ESTIMATORS[name](n, **options)
+
+
+def right_share(found):
+    """Of rows in their own cluster, whichever number it has."""
+    agree = (found == LABELS).mean()
+    return max(agree, 1 - agree)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    exponent=st.integers(-300, 300),
+    table=st.sampled_from(sorted(TABLES)),
+    name=st.sampled_from(sorted(ESTIMATORS)),
+    rounds=st.sampled_from([1, 2]),
+    n=st.sampled_from([1, 2]),
+)
+def test_rows_of_any_magnitude_are_fitted_or_refused(exponent, table, name, rounds, n):
+    rows = TABLES[table] * 10.0**exponent
+    model = make(name, n, sketch_size=100, rounds=rounds)
+    if table == "constant" and name in ("full", "diag") and abs(exponent) < 140:
+        with pytest.raises(RowsError, match="feature 3 is constant"):
+            model.fit(rows)
+        return
+    try:
+        model.fit(rows, LABELS)
+    except RowRangeError:
+        assert abs(exponent) >= 137
+        assert not hasattr(model, "n_features_in_")
+        return
+    found = model.predict(rows)
+    assert n == 1 or right_share(found) > 0.95
+
+
+@pytest.mark.parametrize("name", ["kmeans", "full", "diag"])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_as_many_rows_as_clusters_are_enough_and_fewer_are_not(name, rounds):
+    rows = BASE[:3]
+    model = make(name, 3, sketch_size=200, rounds=rounds)
+    if name == "kmeans":
+        model.fit(rows)
+        assert np.isfinite(model.cluster_centers_).all()
+    with pytest.raises(RowsError, match="n_samples=3 should be >="):
+        make(name, 4, sketch_size=200, rounds=rounds).fit(rows)
+
+
+def test_the_feature_at_fault_is_named_before_anything_is_fitted():
+    rows = BASE * [1.0, 1e200, 1.0]
+    for model in (CompressiveKMeans(2), CompressiveGaussianMixture(2)):
+        with pytest.raises(RowRangeError, match="feature 1 lie beyond 1e144"):
+            model.fit(rows)
+    with pytest.raises(RowRangeError, match="feature 1 differ by less than 1e-144"):
+        CompressiveKMeans(2).fit(BASE * [1.0, 1e-200, 1.0])
+    with pytest.raises(RowRangeError, match="feature 0 lie beyond"):
+        CompressiveKMeans(2, bounds=(0.0, 1e300)).plan(3)

@@ -133,7 +133,7 @@ def test_two_rounds_refuse_a_stream_before_reading_it(name):
         yield ROWS[:5]
         raise AssertionError("was read")
 
-    with pytest.raises(RowsError, match="rounds=2 reads the rows twice"):
+    with pytest.raises(RowsError, match="rounds=2 needs the rows twice"):
         SIMPLE[name]().fit(untouched())
 
 
@@ -261,7 +261,7 @@ def test_values_whose_squares_are_no_numbers_are_named(name, size):
     rows = table(WHOLE, NAMES).to_pandas()
     rows.loc[7, "c"] = size
     model, y = {**SIMPLE, **RIDGES}[name](), "t" if name in RIDGES else None
-    with pytest.raises(RowsError, match=r"row 7 of .*column 'c'"):
+    with pytest.raises(RowRangeError, match=r"row 7 of .*column 'c'"):
         model.fit(rows, y)
     with pytest.raises(FeatureMapError, match="bounds reach beyond"):
         model.set_params(bounds=(-size, size)).fit(rows, y)

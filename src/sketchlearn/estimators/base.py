@@ -124,9 +124,9 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             batches = self._open(X, y, reset=True)
             if getattr(self, "bounds", None) is not None:  # nothing is read ahead
                 feature_map = self._plan(np.empty((0, batches.n_features)))
-                return self.fit_sketch(accumulate(batches, feature_map))
+                return self.fit_sketch(self._accumulate(batches, feature_map))
             extremes = column_extremes(batches)
-            sketch = accumulate(batches, self._plan(extremes))
+            sketch = self._accumulate(batches, self._plan(extremes))
             warn_of_late(sketch, extremes[0] == extremes[1])
             return self.fit_sketch(sketch)
 
@@ -142,7 +142,8 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         self._require_whole("add rows")
         with self._all_or_nothing():
-            more = accumulate(self._open(X, y, reset=False), self.sketch_.feature_map)
+            batches = self._open(X, y, reset=False)
+            more = self._accumulate(batches, self.sketch_.feature_map)
             whole = self.sketch_ + more
             warn_of_late(whole, ~varies(self.sketch_))
             return self.fit_sketch(whole)
@@ -183,7 +184,8 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
                 stacklevel=2,
             )
         with self._all_or_nothing():
-            rest = self.sketch_ - accumulate(self._open(X, y, reset=False), feature_map)
+            batches = self._open(X, y, reset=False)
+            rest = self.sketch_ - self._accumulate(batches, feature_map)
             if rest.count == 0:
                 raise RemovalError(
                     f"these are all {self.sketch_.count} rows of the model; nothing "
@@ -212,12 +214,19 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         before = dict(self.__dict__)
         try:
             yield
-        except BaseException as error:
+        except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
-            if type(error) is RowRangeError and getattr(self, "bounds", 0) is None:
-                raise RowRangeError(f"{error} {_PLANNED_FROM}") from error
             raise
+
+    def _accumulate(self, batches: Batches, feature_map: AbstractFeatureMap) -> Sketch:
+        """Sketch rows, which may lie outside of what was planned."""
+        try:
+            return accumulate(batches, feature_map)
+        except RowRangeError as error:
+            if feature_map.origin == "declared":
+                raise
+            raise RowRangeError(f"{error} {_PLANNED_FROM}") from error
 
     def _require_whole(self, verb: str) -> None:
         if getattr(self, "_selected", False):

@@ -29,6 +29,7 @@ from sketchlearn.estimators.base import (
     seed_of,
     warn_of_late,
 )
+from sketchlearn.estimators.inputs import check_bounds
 from sketchlearn.estimators.moment_plan import plan_second_moments
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -37,7 +38,7 @@ from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.scaling import Origin, Scaling
-from sketchlearn.sketch import Sketch, accumulate
+from sketchlearn.sketch import Sketch
 
 __all__ = [
     "AbstractDensityEstimator",
@@ -154,8 +155,8 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
                 rounds = 1 if once else 2
             if rounds == 2 and not batches.is_repeatable:
                 raise RowsError(
-                    f"rounds=2 reads the rows twice, and {batches.source} can be read "
-                    "only once. Pass an array, a frame or files, or rounds=1."
+                    f"rounds=2 needs the rows twice, and {batches.source} cannot be "
+                    "read twice. Pass an array, a frame or files, or rounds=1."
                 )
             extremes = column_extremes(batches)
             sketch = self._sketch(batches, extremes, rounds)
@@ -207,14 +208,15 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         self, batches: Batches, extremes: NDArray[np.floating], rounds: int
     ) -> Sketch:
         d = extremes.shape[1]
-        sketch = accumulate(batches, self._plan_first(d, extremes, rounds=rounds))
+        first = self._plan_first(d, extremes, rounds=rounds)
+        sketch = self._accumulate(batches, first)
         if rounds == 1:
             return sketch
         feature_map = self._plan_both(sketch, extremes)
         return (
             sketch
             if feature_map is sketch.feature_map
-            else accumulate(batches, feature_map)
+            else self._accumulate(batches, feature_map)
         )
 
     def _plan_first(
@@ -278,9 +280,7 @@ def check_plan_parameters(
             f"rounds must be 1, 2 or None (chosen for you); got {rounds!r}."
         )
     if bounds is not None:
-        listed = isinstance(bounds, tuple | list | np.ndarray)
-        width = max(map(np.size, bounds), default=1) if listed else 1
-        require_moderate(plan_scaling(bounds, width)[0])
+        require_moderate(Scaling.from_bounds(*check_bounds("bounds", bounds)))
     seed_of(random_state)
 
 

@@ -18,6 +18,7 @@ from sketchlearn.decoders.low_rank import second_moment_part
 from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
+    RowRangeError,
     RowsError,
 )
 from sketchlearn.features.moments import MomentFeatures
@@ -110,10 +111,11 @@ def _refuse_large(batches: Batches, limit: int) -> None:
         if len(large):
             index, column = large[0].tolist()
             name = column if batches.names is None else repr(batches.names[column])
-            raise RowsError(
+            raise RowRangeError(
                 f"row {row + index} of {batches.source}, column {name}: the magnitude "
-                f"is beyond {LARGEST:.0e}, and its square is no number. Nothing was "
-                "added. Divide this column by its scale, or leave such rows out."
+                f"is beyond {LARGEST:.0e}, and its square is no number in the units of "
+                "the rows. Nothing was added. Divide this column by its scale, or "
+                "leave such rows out."
             )
         row += len(batch)
 

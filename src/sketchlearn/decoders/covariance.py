@@ -14,7 +14,8 @@ from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, lstsq
+from scipy.linalg import cho_solve, eigh, lstsq
+from scipy.linalg.lapack import dpotrf
 from typing_extensions import override
 
 __all__ = [
@@ -31,6 +32,9 @@ DENSE_FEATURES = 2048
 
 _SMALLEST = 1e-12
 """Least variance of a feature's own, of its whole, that a system is solved with."""
+
+_SINGULAR = 1e-3
+"""Least pivot, of one, that a system is solved with by elimination."""
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -148,8 +152,7 @@ class DenseCovariance(AbstractCovariance):
         matrix = self.matrix + np.diag(penalty)
         scale = _scale(np.diagonal(matrix))
         unit = matrix / scale / scale[:, None]
-        found = lstsq(unit, right / scale[:, None], lapack_driver="gelsd")[0]
-        return np.asarray(found / scale[:, None])
+        return _solve_unit(unit, right / scale[:, None]) / scale[:, None]
 
 
 @final
@@ -326,6 +329,14 @@ def with_targets(
     matrix[:, targets], matrix[targets] = cross, cross.T
     np.fill_diagonal(matrix, variance)
     return DenseCovariance(matrix)
+
+
+def _solve_unit(matrix: Array, right: Array) -> Array:
+    """Solve a system with unit diagonal, by least squares where it is near singular."""
+    factor, failed = dpotrf(matrix, lower=True)
+    if not failed and np.diagonal(factor).min() > _SINGULAR:
+        return np.asarray(cho_solve((factor, True), right))
+    return np.asarray(lstsq(matrix, right, lapack_driver="gelsd")[0])
 
 
 def _scale(variances: Array) -> Array:

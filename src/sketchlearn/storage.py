@@ -48,7 +48,7 @@ from sketchlearn.statement import PrivacyStatement
 __all__ = ["dumps", "load", "loads", "save"]
 
 MAX_BYTES = 2**30
-"""Larger files, and maps that take more than four times as much memory to build, are
+"""Larger files, and maps that take more memory to build, are
 refused unless asked for."""
 
 SIZE_LIMIT = 2**24
@@ -147,7 +147,7 @@ def load(
     feature_map : AbstractFeatureMap, optional
         The map of the sketch, to be checked and attached to it.
     max_bytes : int
-        Refuse larger files, and maps that take more than four times as much memory to
+        Refuse larger files, and maps that take more memory to
         build.
 
     Returns

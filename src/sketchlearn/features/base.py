@@ -466,8 +466,8 @@ def build_map(
     weights : mapping of arrays, optional
         The stored weights, for maps that have some.
     max_bytes : int, optional
-        Refuse descriptions that take more than four times as much memory to build, or
-        many seconds; None takes any, as for a part of a map that was checked whole.
+        Refuse descriptions that take more memory to build, or many seconds; None takes
+        any, as for a part of a map that was checked whole.
     """
     given = weights or {}
     cost = declare(description, {name: a.shape for name, a in given.items()})

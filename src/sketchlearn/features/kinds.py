@@ -41,9 +41,6 @@ __all__ = ["KINDS", "VERSION", "Cost", "Kind", "declare", "require_affordable"]
 VERSION = 2
 """Of the arithmetic of maps: 1 was floating point, 2 is whole numbers."""
 
-BUILD_SHARE = 4
-"""Building a map may take this many times ``max_bytes``: what is drawn is copied."""
-
 MAX_WORK = 2**34
 """And about this many nanoseconds for each gigabyte of ``max_bytes``, at least one."""
 
@@ -121,8 +118,8 @@ def declare(description: Any, shapes: _Shapes | None = None) -> Cost:
 def require_affordable(cost: Cost, max_bytes: int) -> None:
     """Refuse a map that takes more memory or time than ``max_bytes`` stands for."""
     n_bytes, gigabytes = 8 * cost.numbers, max(max_bytes / 2**30, 1.0)
-    if n_bytes > BUILD_SHARE * max_bytes or cost.work > MAX_WORK * gigabytes:
-        needed = max(n_bytes // BUILD_SHARE, 2**30 * cost.work // MAX_WORK)
+    if n_bytes > max_bytes or cost.work > MAX_WORK * gigabytes:
+        needed = max(n_bytes, 2**30 * cost.work // MAX_WORK)
         raise FeatureMapError(
             f"this describes a feature map that takes about {n_bytes} bytes and "
             f"{cost.work // 10**9} seconds to build. If you trust it, load it with a "

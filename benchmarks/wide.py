@@ -70,7 +70,8 @@ def measure(d):
         f"memory {pca_memory:5.2f} d x d; variance kept {kept / best:.5f}\n"
         f"  Ridge  {ours_ridge:6.2f} s, {ours_ridge / theirs_ridge:4.1f} x "
         f"scikit-learn; memory {ridge_memory:5.2f} d x d more; "
-        f"R2 {ridge.score(X, y):.4f}, exact {plain.score(X, y):.4f}",
+        f"R2 {ridge.score(X, y):.4f}, exact "
+        f"{plain.score(X, y):.4f}",
         flush=True,
     )
 

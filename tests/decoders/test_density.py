@@ -104,8 +104,8 @@ def test_log_density_is_that_of_the_components_in_full_space():
 
 def test_guessed_rows_keep_moments_and_stay_in_range():
     covariance = np.array([[0.2, 0.01], [0.01, 0.004]])
-    known = DenseCovariance(covariance)
-    moments = Moments(1e3, np.array([0.3, 0.05]), known, np.zeros(2), 2)
+    known, mean = DenseCovariance(covariance), np.array([0.3, 0.05])
+    moments = Moments(1e3, mean, known, np.zeros(2), 2)
     rng = np.random.default_rng(0)
     rows = copula_rows(moments, 0.0, 1.0, n_rows=50_000, rng=rng)
     assert np.allclose(rows.mean(axis=0), moments.mean, atol=0.01)

@@ -50,8 +50,8 @@ __all__ = ["CompressiveRidge"]
 
 _DROWNED, _CLEAR = 0.5, 2.0
 """Coefficients that explain so many times what they would explain of noise are noise,
-and clear of it. Measured on releases of meta-training data: below the first they have
-lost most of the exact R², from the second on less than a third."""
+and clear of it. Measured on releases of meta-training data: those of 500 rows at
+epsilon 0.5 stay below the first, those of 20,000 rows at 1 exceed the second."""
 
 _NOISE_SHARE = 0.1
 """Share of a target's variance that noise may take without a word."""
@@ -59,7 +59,7 @@ _NOISE_SHARE = 0.1
 _UNSEEN = 1 / 6
 """Eigenvalue of what a sketch did not see that predictions stand. Measured on
 meta-training data: below it, or with 64 directions, 3 % of the explained variance are
-lost; beyond it 9 to 50 %."""
+lost; beyond it 9 to 40 %, the more the larger it is."""
 
 
 @final

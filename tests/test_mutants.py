@@ -50,7 +50,10 @@ pytestmark = [
 
 def draw(sketch, **changes):
     """One release by the front door."""
-    book = Ledger.ephemeral(epsilon=5.0, delta=1e-2, pure_epsilon=2.0)
+    relation = changes.get("neighbours", "add_remove")
+    book = Ledger.ephemeral(
+        epsilon=5.0, delta=1e-2, pure_epsilon=2.0, neighbours=relation
+    )
     return privacy.release(sketch, **{**PROMISE, "ledger": book, **changes})
 
 
@@ -307,14 +310,14 @@ def scale_squared(patch):
 
 
 def not_clipped(patch):
-    patch.setattr(clipping, "clip_rows", lambda rows, bound: rows.astype(float))
+    patch.setattr(clipping, "clip_rows", lambda rows, *_: rows.astype(float))
 
 
 def clipped_by_coordinate(patch):
     patch.setattr(
         clipping,
         "clip_rows",
-        lambda rows, bound: rows.clip(-bound, bound).astype(float),
+        lambda rows, bound, _: rows.clip(-bound, bound).astype(float),
     )
 
 

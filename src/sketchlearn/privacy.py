@@ -321,8 +321,8 @@ def _require_releasable(sketch: Sketch) -> FeatureSpec:
     spec = sketch.features
     if sketch.pooling != "mean":
         raise PrivacyError(
-            f"a sketch pooled by {sketch.pooling!r} has no known sensitivity; only "
-            "pooling='mean' can be released."
+            f"only sketches pooled by mean are released; this one is pooled by "
+            f"{sketch.pooling!r}. Sketch the rows with pooling='mean'."
         )
     if spec.norm_bound is None:
         raise PrivacyError(

@@ -17,6 +17,8 @@ from sketchlearn.errors import (
     RowsError,
 )
 from sketchlearn.estimators.kmeans import CompressiveKMeans
+from sketchlearn.ledger import Ledger
+from sketchlearn.privacy import release
 from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
@@ -146,10 +148,13 @@ def test_parties_with_one_plan_of_two_rounds_get_what_one_machine_would(tmp_path
 def test_a_second_round_planned_from_a_private_first_may_be_released():
     estimator = CompressiveKMeans(5, sketch_size=200, rounds=2, bounds=BOUNDS)
     promise = {"epsilon": 5.0, "delta": 1e-5}
-    first = release_seeded(sketch_rows(X, estimator.plan(6)), 0, **promise)
-    second = estimator.plan(6, first=first)
+    exact = sketch_rows(X, estimator.plan(6))
+    book = Ledger.ephemeral(epsilon=20.0, delta=1e-5)
+    second = estimator.plan(6, first=release(exact, **promise, ledger=book))
     assert second.origin == "declared"
-    private = release_seeded(sketch_rows(X, second), 1, **promise)
+    for unpaid in (exact, release_seeded(exact, 0, **promise)):
+        assert estimator.plan(6, first=unpaid).origin == "data"
+    private = release(sketch_rows(X, second), **promise, ledger=book)
     estimator.fit_sketch(private)
     spread = ((X - X.mean(axis=0)) ** 2).sum()
     assert -estimator.score(X) < 0.6 * spread
@@ -232,12 +237,11 @@ def test_a_second_plan_reads_the_range_of_a_sample_of_rows_in_any_order():
 def test_a_second_plan_that_has_seen_rows_says_so_even_after_a_release():
     rows = np.random.default_rng(0).normal(size=(500, 3))
     km = CompressiveKMeans(3, rounds=2, bounds=(-8.0, 8.0))
-    first = release_seeded(
+    terms = {"epsilon": 50.0, "delta": 1e-5, "neighbours": "replace"}
+    first = release(
         sketch_rows(rows, clipped(km.plan(3), norm_bound=4.0)),
-        0,
-        epsilon=50.0,
-        delta=1e-5,
-        neighbours="replace",
+        **terms,
+        ledger=Ledger.ephemeral(**terms),
         count="public",
     )
     assert km.plan(3, first=first).origin == "declared"

@@ -43,6 +43,9 @@ __all__ = [
 
 CovarianceType = Literal["diag", "full"]
 
+_CELLS, _MOST_DIRECTIONS = 4, 14
+"""Cells for each component, and coordinates they have room for."""
+
 _COLLINEAR = 1e-9
 """Share of its variance that a feature varies by itself, at least."""
 
@@ -67,8 +70,10 @@ class CompressiveGaussianMixture(
         Components of the mixture.
     covariance_type : {"full", "diag"}
         Any covariances, or diagonal ones.
-    sketch_size : int
+    sketch_size : int or "auto"
         Numbers the sketch may hold, beside means and variances, all rounds together.
+        "auto" grows with the components and features: 2,000 at least, and with two
+        rounds enough for four cells for each component.
     rounds : {1, 2} or None
         Passes over the rows; None takes two, unless ``bounds`` are declared or the
         rows are a stream.
@@ -108,7 +113,7 @@ class CompressiveGaussianMixture(
         n_components: int = 1,
         *,
         covariance_type: CovarianceType = "full",
-        sketch_size: int = 2000,
+        sketch_size: int | Literal["auto"] = "auto",
         rounds: int | None = None,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         reg_covar: float = 1e-6,
@@ -143,8 +148,8 @@ class CompressiveGaussianMixture(
         self
         """
         self._check_parameters()
-        self._check_sketch(sketch)
         size = self.n_components
+        self._check_sketch(sketch, size)
         if isinstance(sketch, Sketch) and sketch.count < max(2, size):
             raise RowsError(
                 f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
@@ -159,6 +164,8 @@ class CompressiveGaussianMixture(
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        if size > 1 and decoder is None:
+            self._warn_of_tails(sketch)
         covariances = self._regularised(density.component_covariances)
         self.weights_, self.means_ = density.weights, density.component_means
         self.covariances_ = covariances
@@ -227,6 +234,13 @@ class CompressiveGaussianMixture(
         check_plan_parameters(
             self.sketch_size, self.rounds, self.bounds, self.random_state
         )
+
+    @override
+    def _cell_numbers(self, n_features: int) -> int:
+        r = min(_MOST_DIRECTIONS, n_features)
+        products = r * (r - 1) // 2 if self.covariance_type == "full" else 0
+        cells = _CELLS * self.n_components if self.n_components > 1 else 0
+        return cells * (1 + 2 * r + products)
 
     def _regularised(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Covariances that can be inverted, of the asked type."""

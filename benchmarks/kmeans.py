@@ -5,6 +5,9 @@ features scaled to [0, 1], 196 of them at random at most, k = 10; all numbers of
 rounds counted, means and variances beside. `--split train` is for choosing, `--split
 test` only for reporting. Other figures:
 
+  --clusters K     as by default for another k, with 2,000 numbers and with "auto", on
+                   sets of ten rows and more for each cluster
+  --sets NAME ...  only these sets
   --synthetic      unit Gaussian clusters in ten dimensions: the default estimator, one
                    round, and CL-OMPR with Gaussian atoms
   --every-k ROWS   k = 2..20 from a Parquet file: one pass and 19 decodings, against 19
@@ -55,17 +58,18 @@ def unit_scaled(path):
     return (rows - rows.min(axis=0)) / (rows.max(axis=0) - rows.min(axis=0))
 
 
-def ratios(rows, sizes, seeds, rounds):
+def ratios(rows, sizes, seeds, rounds, k):
     """Mean inertia ratio for each sketch size."""
-    best = KMeans(10, n_init=10, random_state=0).fit(rows).inertia_
+    best = KMeans(k, n_init=10, random_state=0).fit(rows).inertia_
     result = []
     for size in sizes:
         found = []
         for seed in range(seeds):
             km = CompressiveKMeans(
-                10, sketch_size=size, rounds=rounds, random_state=seed
+                k, sketch_size=size, rounds=rounds, random_state=seed
             ).fit(rows)
-            assert km.sketch_.size <= size + 2 * rows.shape[1]
+            if size != "auto":
+                assert km.sketch_.size <= size + 2 * rows.shape[1]
             found.append(-km.score(rows) / best)
         result.append(np.mean(found))
     return result
@@ -77,18 +81,25 @@ def real_sets(options):
         raise SystemExit(f"no data in {folder}; pass --data (skipped).")
     manifest = json.loads((options.data / "data" / "MANIFEST.json").read_text())
     real = {entry["file"]: entry["real"] for entry in manifest["datasets"]}
-    table = []
-    print(f"{'set':<36}{'d':>5}" + "".join(f"{m:>8}" for m in SIZES))
+    table, k = [], options.clusters
+    sizes = SIZES if k == 10 else (2000, "auto")
+    print(f"{'set':<36}{'d':>5}" + "".join(f"{m:>8}" for m in sizes))
     for path in sorted(folder.glob("*.parquet")):
         if not real[f"{options.split}/{path.name}"]:
             continue
+        if options.sets and path.stem not in options.sets:
+            continue
         rows = unit_scaled(path)
-        table.append(ratios(rows, SIZES, options.seeds, options.rounds))
+        if len(rows) < 10 * k:
+            continue
+        table.append(ratios(rows, sizes, options.seeds, options.rounds, k))
         values = "".join(f"{value:8.3f}" for value in table[-1])
         print(f"{path.stem:<36}{rows.shape[1]:>5}{values}", flush=True)
     for name, measure in (("median", np.median), ("mean", np.mean), ("worst", np.max)):
         values = "".join(f"{value:8.3f}" for value in measure(table, axis=0))
         print(f"{name + f' of {len(table)} real sets':<41}{values}")
+    if k != 10:
+        return
     for name, values in (("target median", MEDIANS), ("target mean", MEANS)):
         print(f"{name:<41}" + "".join(f"{value:8.2f}" for value in values))
 
@@ -258,6 +269,8 @@ def main():
     parser.add_argument("--split", choices=["train", "test"], default="train")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--clusters", type=int, default=10, metavar="K")
+    parser.add_argument("--sets", nargs="*", metavar="NAME")
     parser.add_argument("--every-k", type=int, default=0, metavar="ROWS")
     for name in ("--synthetic", "--mixture", "--classifier"):
         parser.add_argument(name, action="store_true")

@@ -1,9 +1,15 @@
 """k-means from a sketch is nearly Lloyd's, for every k, and keeps the sketch's laws."""
 
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -15,6 +21,7 @@ from sketchlearn.errors import (
     FeatureMapError,
     FeatureMapMismatch,
     RowsError,
+    TooNoisy,
 )
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.ledger import Ledger
@@ -41,6 +48,7 @@ def ratio(km, rows):
         CompressiveKMeans(n_clusters=2, sketch_size=5),
     ]
 )
+@pytest.mark.filterwarnings("ignore::sketchlearn.errors.ConvergenceWarning")
 def test_estimator_keeps_the_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -55,6 +63,7 @@ def test_inertia_is_close_to_lloyds(rounds, limit):
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.filterwarnings("ignore::sketchlearn.errors.ConvergenceWarning")
 @pytest.mark.parametrize("size", [4, 30, 100, 1000])
 def test_the_sketch_never_holds_more_than_asked_beside_mean_and_variance(size, rounds):
     km = CompressiveKMeans(3, sketch_size=size, rounds=rounds).fit(X)
@@ -186,7 +195,12 @@ def test_constant_and_duplicate_features_do_no_harm(rounds):
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_heavy_tails_are_no_obstacle(rounds):
     heavy = RNG.pareto(2.5, size=(4000, 4))
-    km = CompressiveKMeans(5, sketch_size=1000, rounds=rounds).fit(heavy)
+    km = CompressiveKMeans(5, sketch_size=1000, rounds=rounds)
+    if rounds == 1:
+        with pytest.warns(ConvergenceWarning, match="a few rows lie far"):
+            km.fit(heavy)
+    else:
+        km.fit(heavy)
     assert ratio(km, heavy) < (1.6 if rounds == 1 else 1.15)
 
 
@@ -315,3 +329,116 @@ def test_parameters_are_checked_before_a_row_is_read(change):
         with pytest.raises(FeatureMapError, match=next(iter(change))):
             attempt()
     assert next(stream) is X
+
+
+def blobs(n_rows=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = 5 * rng.normal(size=(5, 4))
+    return centres[rng.integers(5, size=n_rows)] + rng.normal(size=(n_rows, 4))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_one_row_far_out_is_told_with_the_features_and_what_to_do(rounds):
+    rows = blobs()
+    rows[0, 2] = 1e3
+    table = pa.table({name: rows[:, i] for i, name in enumerate("abcd")})
+    km = CompressiveKMeans(5, sketch_size=500, rounds=rounds)
+    with pytest.warns(ConvergenceWarning, match="'c' a few rows lie far.*bounds"):
+        km.fit(table)
+    rows[0] = 1e3
+    with pytest.warns(ConvergenceWarning, match="a few rows lie far from all others"):
+        km.fit(rows)
+
+
+def test_bounds_far_too_wide_are_told_where_they_do_harm():
+    rows = blobs()
+    with pytest.warns(ConvergenceWarning, match="bounds are much wider than the rows"):
+        CompressiveKMeans(5, sketch_size=500, bounds=(-250.0, 250.0)).fit(rows)
+    CompressiveKMeans(5, sketch_size=500, bounds=(-30.0, 30.0)).fit(rows)
+    CompressiveKMeans(5, sketch_size=500, bounds=(-250.0, 250.0), rounds=2).fit(rows)
+
+
+@pytest.mark.parametrize("k", [2, 5, 20])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_the_inertia_lies_in_its_interval(rounds, k):
+    rng = np.random.default_rng(k)
+    for rows in (blobs(), rng.uniform(size=(3000, 3)), rng.normal(size=(2000, 40))):
+        km = CompressiveKMeans(k, sketch_size=1500, rounds=rounds).fit(rows)
+        low, high = km.inertia_interval_
+        assert low <= -km.score(rows) <= high * (1 + 1e-9)
+        assert low <= km.inertia_ <= high
+        if rounds == 2:
+            assert km.inertia_ == pytest.approx(-km.score(rows), rel=0.15)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    arrays(np.int8, (30, 2)),
+    st.integers(1, 4),
+    st.integers(8, 60),
+)
+def test_no_rows_have_more_inertia_than_the_upper_end(rows, k, size):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        km = CompressiveKMeans(k, sketch_size=size, rounds=2).fit(rows)
+    scale = (rows.astype(float) ** 2).sum() + 1
+    assert -km.score(rows) <= km.inertia_interval_[1] + 1e-9 * scale
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_the_sketch_is_the_one_that_fit_decodes(tmp_path, rounds):
+    pq.write_table(
+        pa.table({f"f{i}": X[:, i] for i in range(6)}), tmp_path / "rows.parquet"
+    )
+    km = CompressiveKMeans(5, sketch_size=300, rounds=rounds)
+    sketch = km.sketch(tmp_path / "rows.parquet")
+    assert sketch == clone(km).fit(tmp_path / "rows.parquet").sketch_
+
+
+def released(rows, epsilon, km, seed=0):
+    sketch = sketch_rows(rows, km.plan(rows.shape[1]))
+    return release_seeded(sketch, seed, epsilon=epsilon, delta=1e-7)
+
+
+def test_releases_of_noise_are_refused_and_good_ones_pass_without_a_word():
+    km = CompressiveKMeans(5, sketch_size=500, bounds=(-32.0, 32.0))
+    with pytest.raises(TooNoisy, match="times the variance.*larger epsilon"):
+        km.fit_sketch(released(blobs(500), 0.5, km))
+    with pytest.warns(ConvergenceWarning, match="of the variance.*smaller sketch_size"):
+        km.fit_sketch(released(blobs(6000), 1.0, km))
+    rows = blobs(100_000)
+    km.fit_sketch(released(rows, 1.0, km))
+    assert ratio(km, rows) < 1.2
+    low, high = km.inertia_interval_
+    assert low <= -km.score(rows) <= high
+
+
+def test_a_sketch_too_small_for_k_says_which_size_is_not():
+    rows = np.random.default_rng(0).normal(size=(3000, 4))
+    with pytest.warns(ConvergenceWarning, match="use sketch_size >= 4010") as told:
+        CompressiveKMeans(50, sketch_size=300).fit(rows)
+    assert len(told) == 1
+    with pytest.warns(ConvergenceWarning, match="sketch_size >= 4010 and rounds=2"):
+        CompressiveKMeans(50, sketch_size=300, rounds=1).fit(rows)
+    CompressiveKMeans(50, sketch_size=4010).fit(rows)
+
+
+@pytest.mark.parametrize("k", [10, 40])
+def test_by_default_the_sketch_grows_with_k_and_is_nearly_lloyds(k):
+    rng = np.random.default_rng(1)
+    rows = (
+        rng.normal(size=(6000, 4))
+        + 4 * rng.normal(size=(k, 4))[rng.integers(k, size=6000)]
+    )
+    km = CompressiveKMeans(k).fit(rows)
+    assert max(1500, 60 * k) < km.sketch_.size <= max(2000, 80 * k + 10) + 2 * 4
+    assert ratio(km, rows) < 1.15
+
+
+def test_a_plan_of_two_rounds_has_the_size_that_fit_would_take():
+    km = CompressiveKMeans(30, rounds=2)
+    rows = np.random.default_rng(0).normal(size=(2000, 3))
+    first = sketch_rows(rows, km.plan(3, rows=rows))
+    second = sketch_rows(rows, km.plan(3, rows=rows, first=first))
+    assert second == clone(km).fit(rows).sketch_
+    assert clone(km).fit_sketch(second).cluster_centers_.shape == (30, 3)

@@ -121,14 +121,38 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """
         self._check_parameters()
         with self._all_or_nothing():
-            batches = self._open(X, y, reset=True)
-            if getattr(self, "bounds", None) is not None:  # nothing is read ahead
-                feature_map = self._plan(np.empty((0, batches.n_features)))
-                return self.fit_sketch(self._accumulate(batches, feature_map))
-            extremes = column_extremes(batches)
-            sketch = self._accumulate(batches, self._plan(extremes))
-            warn_of_late(sketch, extremes[0] == extremes[1])
-            return self.fit_sketch(sketch)
+            return self.fit_sketch(self._sketch(self._open(X, y, reset=True)))
+
+    def sketch(self, X: Any, y: Any = None) -> Sketch:
+        """The sketch that ``fit`` would decode, planned and made; nothing is fitted.
+
+        Parameters
+        ----------
+        X, y : rows and targets
+            As for ``fit``.
+
+        Returns
+        -------
+        Sketch
+            For ``fit_sketch``, here or elsewhere.
+        """
+        self._check_parameters()
+        before = dict(self.__dict__)
+        try:
+            return self._sketch(self._open(X, y, reset=True))
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+    def _sketch(self, batches: Batches) -> Sketch:
+        """Plan a map for these rows and sketch them with it."""
+        if getattr(self, "bounds", None) is not None:  # nothing is read ahead
+            feature_map = self._plan(np.empty((0, batches.n_features)))
+            return self._accumulate(batches, feature_map)
+        extremes = column_extremes(batches)
+        sketch = self._accumulate(batches, self._plan(extremes))
+        warn_of_late(sketch, extremes[0] == extremes[1])
+        return sketch
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add rows to what was fitted; the first call plans and fits.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn, Self, final, overload
+from typing import Any, Literal, NoReturn, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,8 +67,9 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         Components per class; fewer where a class has few rows.
     covariance_type : {"full", "diag"}
         Covariances of the components.
-    sketch_size : int
-        Numbers each class's sketch may hold, beside means and variances.
+    sketch_size : int or "auto"
+        Numbers each class's sketch may hold, beside means and variances; see
+        :class:`CompressiveGaussianMixture`.
     rounds : {1, 2} or None
         Passes over the rows; None takes two, unless ``bounds`` are declared. See
         :class:`CompressiveGaussianMixture`.
@@ -105,7 +106,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         n_components: int = 1,
         *,
         covariance_type: CovarianceType = "full",
-        sketch_size: int = 2000,
+        sketch_size: int | Literal["auto"] = "auto",
         rounds: int | None = None,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         shrinkage: float = 3e-3,
@@ -164,12 +165,13 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         """
         self._check_parameters()
         if first is None:
-            return self._mixture(1).plan(n_features, rows=rows)
+            return self._mixture(self.n_components).plan(n_features, rows=rows)
+        size = self._mixture(self.n_components)._size(n_features, 2)
         units = _deviations(first)
         extremes = None if rows is None else extremes_of(rows)
         maps: dict[Any, AbstractFeatureMap] = {}
         for label, sketch in first.items():
-            known = SecondRound(sketch, self.sketch_size, extremes)
+            known = SecondRound(sketch, size, extremes)
             cells = plan_cells(
                 known,
                 n_components=self.n_components,
@@ -178,7 +180,8 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
                 seed=seed_of(self.random_state),
             )
             parts = [known.part] if cells is None else [known.part, cells]
-            maps[label] = ConcatenatedFeatures(parts)
+            both = ConcatenatedFeatures(parts)
+            maps[label] = both.with_columns(sketch.feature_map.columns)
         return maps
 
     @override
@@ -377,7 +380,8 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         else:
             extremes = column_extremes(rows.batches)[:2, :-1]
             twice = self.rounds == 2 or (self.rounds is None and self.bounds is None)
-            first = self._mixture(1, rounds=self.rounds or 1 + twice)
+            rounds = self.rounds or 1 + twice
+            first = self._mixture(self.n_components, rounds=rounds)
             start = first.plan(extremes.shape[1], rows=extremes)
         sketches = rows.sketches(start)
         if not twice:
@@ -406,7 +410,8 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         if is_moments(sketch.feature_map):
             size = 1
         if find_cells(sketch.feature_map) is None:
-            return self._mixture(size).fit_sketch(sketch)
+            mixture = self._mixture(size)
+            return mixture.fit_sketch(sketch, decoder=mixture._decoder(sketch, size))
         # Classes are no mixtures of Gaussians: refining did not help on real tables.
         decoder = CellMixtureDecoder(
             size,

@@ -26,7 +26,6 @@ from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
     SecondRound,
-    check_plan_parameters,
 )
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import FARTHEST, CellFeatures
@@ -42,6 +41,9 @@ __all__ = [
 ]
 
 CovarianceType = Literal["diag", "full"]
+
+_CELLS, _MOST_DIRECTIONS = 4, 14
+"""Cells for each component, and coordinates they have room for."""
 
 _COLLINEAR = 1e-9
 """Share of its variance that a feature varies by itself, at least."""
@@ -67,8 +69,10 @@ class CompressiveGaussianMixture(
         Components of the mixture.
     covariance_type : {"full", "diag"}
         Any covariances, or diagonal ones.
-    sketch_size : int
+    sketch_size : int or "auto"
         Numbers the sketch may hold, beside means and variances, all rounds together.
+        "auto" grows with the components and features: 2,000 at least, and with two
+        rounds enough for four cells for each component.
     rounds : {1, 2} or None
         Passes over the rows; None takes two, unless ``bounds`` are declared or the
         rows are a stream.
@@ -108,7 +112,7 @@ class CompressiveGaussianMixture(
         n_components: int = 1,
         *,
         covariance_type: CovarianceType = "full",
-        sketch_size: int = 2000,
+        sketch_size: int | Literal["auto"] = "auto",
         rounds: int | None = None,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         reg_covar: float = 1e-6,
@@ -143,8 +147,8 @@ class CompressiveGaussianMixture(
         self
         """
         self._check_parameters()
-        self._check_sketch(sketch)
         size = self.n_components
+        self._check_sketch(sketch, size)
         if isinstance(sketch, Sketch) and sketch.count < max(2, size):
             raise RowsError(
                 f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
@@ -159,6 +163,8 @@ class CompressiveGaussianMixture(
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        if size > 1 and decoder is None:
+            self._warn_of_tails(sketch)
         covariances = self._regularised(density.component_covariances)
         self.weights_, self.means_ = density.weights, density.component_means
         self.covariances_ = covariances
@@ -217,6 +223,7 @@ class CompressiveGaussianMixture(
 
     @override
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         require_positive_int("n_components", self.n_components)
         if self.covariance_type not in get_args(CovarianceType):
             raise FeatureMapError(
@@ -224,9 +231,13 @@ class CompressiveGaussianMixture(
                 f"{self.covariance_type!r}."
             )
         require_share("reg_covar", self.reg_covar)
-        check_plan_parameters(
-            self.sketch_size, self.rounds, self.bounds, self.random_state
-        )
+
+    @override
+    def _cell_numbers(self, n_features: int) -> int:
+        r = min(_MOST_DIRECTIONS, n_features)
+        products = r * (r - 1) // 2 if self.covariance_type == "full" else 0
+        cells = _CELLS * self.n_components if self.n_components > 1 else 0
+        return cells * (1 + 2 * r + products)
 
     def _regularised(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Covariances that can be inverted, of the asked type."""

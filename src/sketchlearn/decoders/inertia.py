@@ -1,0 +1,128 @@
+r"""What a sketch of cells says for certain about the inertia of given centres.
+
+Every row of a cell is counted with one centre, the best one for the cell's mean. With
+:math:`s_c` the sum of the rows in cell c, :math:`n_c` their number and
+:math:`\mu_{a(c)}` that centre,
+
+.. math::
+    \sum_i \min_j \lVert x_i - \mu_j \rVert^2 \;\le\;
+    \sum_i \lVert x_i \rVert^2 - 2 \sum_c s_c^\top \mu_{a(c)}
+    + \sum_c n_c \lVert \mu_{a(c)} \rVert^2 ,
+
+and the sketch holds every number on the right. Without cells, all rows are counted with
+one centre.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
+
+from sketchlearn.decoders.cell_density import CellStatistics, lift_of
+from sketchlearn.decoders.density import plain_parts
+from sketchlearn.decoders.density_model import Clusters, Density
+from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
+from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.privacy import PrivateSketch
+from sketchlearn.scaling import Scaling
+from sketchlearn.sketch import Sketch
+
+__all__ = ["Inertia", "bound_inertia"]
+
+_SPLIT = 0.9
+"""Of the bound, the least that the inertia was on training tables, where the cells had
+the right sizes: the rest is rows that are nearer to another centre than their cell."""
+
+_LEAST = 0.8
+"""Share of an estimate that the inertia was never below, on training tables."""
+
+_BLURRED = 0.7
+"""Share of the bound that a density explains where cells fit the rows: 0.8 and more on
+training tables where clusters were good, 0.5 and less where they were not."""
+
+_ROUNDING = 2.0**-18
+"""Share of the variance that rounded rows and directions of cells may hide."""
+
+_DEVIATIONS = 3.0
+"""Of known noise, by which the interval of a release is wider."""
+
+
+@final
+@dataclass(frozen=True)
+class Inertia:
+    """Summed squared distance of the rows to their centres, as far as it is known.
+
+    Parameters
+    ----------
+    estimate : float
+    low, high : float
+        High is a bound, up to the noise of a release; low is an estimate that held on
+        training tables.
+    is_blurred : bool
+        Whether the density explains so much less than the cells that they cannot tell
+        where the rows in them are.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    is_blurred: bool
+
+
+def bound_inertia(
+    sketch: Sketch | PrivateSketch, density: Density, clusters: Clusters
+) -> Inertia:
+    """The inertia of clusters of a density, from the sketch it was decoded from.
+
+    Parameters
+    ----------
+    sketch : Sketch or PrivateSketch
+    density : Density
+        Decoded from it.
+    clusters : Clusters
+        Found in the density.
+    """
+    moments = NystromDecoder().decode(sketch).params
+    noise = 0.0
+    if isinstance(sketch, PrivateSketch):
+        noise = sketch.noise_std / sketch.count
+    shares, means, lift = np.ones(1), moments.mean[None], None
+    for part, where in plain_parts(sketch.feature_map):
+        if isinstance(part, CellFeatures):
+            values = sketch.mean[where]
+            cells = CellStatistics.read(part, values, moments, noise=noise)
+            seen, lift = cells.shares > 0, lift_of(part)
+            shares = cells.shares[seen]
+            means = density.centre + cells.means[seen] @ lift.T
+    distances = euclidean_distances(means, clusters.centers, squared=True)
+    own = clusters.centers[distances.argmin(axis=1)]
+    gain = distances.min(axis=1) - ((means - moments.mean) ** 2).sum(axis=1)
+    high = max(float(np.trace(moments.covariance) + shares @ gain), 0.0)
+    estimate = clusters.inertia
+    if lift is not None:
+        estimate = max(min(estimate, high), _SPLIT * high)
+    wide = _DEVIATIONS * noise * _error(sketch, own - moments.mean, lift)
+    wide += _ROUNDING * float(np.trace(moments.covariance))
+    low = max(_LEAST * min(clusters.inertia, high) - wide, 0.0)
+    blurred = lift is not None and not noise and clusters.inertia < _BLURRED * high
+    n, high = moments.count, max(high, estimate) + wide
+    return Inertia(n * estimate, n * low, n * high, blurred)
+
+
+def _error(
+    sketch: Sketch | PrivateSketch,
+    away: NDArray[np.float64],
+    lift: NDArray[np.float64] | None,
+) -> float:
+    """Deviation of the bound, for unit noise on every number of the sketch."""
+    part, _ = second_moment_part(sketch.feature_map)
+    scaling = part.scaling or Scaling.identity(part.n_features)
+    variance = float((scaling.factor**-4.0).sum())
+    if lift is not None:
+        squares = (away**2).sum(axis=1)
+        variance += float((squares**2).sum() + 4 * ((away @ lift) ** 2).sum())
+    return float(variance**0.5)

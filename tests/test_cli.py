@@ -137,7 +137,7 @@ def test_an_interrupt_exits_with_130(folder, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sl, "sketch_rows", interrupted, raising=False)
+    monkeypatch.setattr("sketchlearn.estimators.base.accumulate", interrupted)
     result = run("sketch", "jan.parquet", "-o", "a.sketch")
     assert result.exit_code == 130
     assert not (folder / "a.sketch").exists()
@@ -334,3 +334,38 @@ def test_a_spent_ledger_says_what_was_asked_and_what_is_left(shared):
     words = r"epsilon=1.9 asked, about 1\.\d+ is left of 2 \(delta=1e-6\) in jan.ledger"
     assert re.search(words, made.stderr)
     assert not (shared / "more.private").exists()
+
+
+def test_kmeans_of_files_takes_two_rounds(folder):
+    plan = ("--for", "kmeans", "--clusters", "3")
+    assert run("sketch", "jan.parquet", "-o", "k.sketch", *plan).exit_code == 0
+    expected = sl.CompressiveKMeans(3).fit("jan.parquet")
+    assert sl.load("k.sketch") == expected.sketch_
+    one = ("--rounds", "1", "--size", "300")
+    assert run("sketch", "jan.parquet", "-o", "1.sketch", *plan, *one).exit_code == 0
+    wrong = run("sketch", "jan.parquet", "-o", "x", "--for", "pca", "--rounds", "2")
+    assert (wrong.exit_code, "go with kmeans" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("size", ["0", "many", "-3", "1.5"])
+def test_a_size_is_a_number_or_auto(folder, size):
+    made = run("sketch", "jan.parquet", "-o", "x.sketch", "--size", size)
+    assert (made.exit_code, "nor 'auto'" in made.stderr) == (2, True)
+
+
+def test_a_file_of_numbers_alone_is_read_on_request(folder):
+    (folder / "bare.csv").write_text("1,2\n3,4\n5,7\n")
+    refused = run("sketch", "bare.csv", "-o", "bare.sketch")
+    assert (refused.exit_code, "header=False" in refused.stderr) == (1, True)
+    assert run("sketch", "bare.csv", "-o", "bare.sketch", "--no-header").exit_code == 0
+    assert sl.load("bare.sketch").count == 3
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_are_one_line(folder):
+    phi = sl.MomentFeatures(4, order="covariance", reach=64.0)
+    run("sketch", "jan.parquet", "-o", "p.sketch")
+    sl.save(sl.sketch_rows(ROWS[:5], phi), "moments.sketch")
+    shown = run("fit", "kmeans", "moments.sketch", "--components", "2").stderr
+    assert shown.startswith("warning: ")
+    assert ".py" not in shown

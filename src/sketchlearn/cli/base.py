@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,13 +39,19 @@ OUT = click.option(
 FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"warning: {message}", err=True)
+
+
 class Group(click.Group):
-    """Turns our errors into one line on stderr and exit code 1."""
+    """Turns our errors into one line on stderr and exit code 1; warnings too."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except (SketchlearnError, OSError) as error:
             if ctx.params.get("debug"):
                 raise

@@ -15,7 +15,6 @@ from sketchlearn.cli.base import (
     JSON,
     OUT,
     fail,
-    lazy,
     load_sketch,
     require_free,
     show,
@@ -27,6 +26,25 @@ __all__ = ["fit", "inspect", "merge", "sketch", "subtract"]
 
 MODELS = ["pca", "ridge", "kmeans", "mixture"]
 
+_PLANNED = {
+    "model": "--for",
+    "size": "--size",
+    "clusters": "--clusters",
+    "rounds": "--rounds",
+    "bounds": "--bounds",
+    "target_bounds": "--target-bounds",
+    "seed": "--seed",
+}
+
+
+def _size(_context: Any, _parameter: Any, value: str) -> int | str:
+    """A whole number of at least 1, or ``auto``."""
+    if value == "auto":
+        return value
+    if value.isdecimal() and int(value) >= 1:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither a whole number >= 1 nor 'auto'.")
+
 
 @click.command()
 @click.argument("data", nargs=-1, required=True)
@@ -35,57 +53,108 @@ MODELS = ["pca", "ridge", "kmeans", "mixture"]
 @click.option("--for", "model", type=click.Choice(MODELS), default="pca")
 @click.option("--target", multiple=True, help="Target column of a ridge regression.")
 @click.option("--columns", help="Comma-separated columns to read (default: all).")
-@click.option("--size", default=2000, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--size",
+    default="auto",
+    show_default=True,
+    metavar="INTEGER|auto",
+    callback=_size,
+    help="Numbers the sketch may hold.",
+)
+@click.option(
+    "--clusters", type=click.IntRange(1), help="Clusters, or components, to plan for."
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 2),
+    help="Passes over the rows for kmeans, mixture [2, or 1 with --bounds].",
+)
 @click.option("--bounds", nargs=2, type=float, help="Declared range of every feature.")
 @click.option("--target-bounds", nargs=2, type=float, help="Declared target range.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--like", type=click.Path(), help="Use the plan of this sketch or map.")
 @click.option("--drop-invalid", is_flag=True, help="Leave out rows with NaN.")
+@click.option(
+    "--no-header", is_flag=True, help="CSV files begin with a row of numbers."
+)
 @JSON
 def sketch(
     data: tuple[str, ...],
     output: str,
     force: bool,
-    model: str,
     target: tuple[str, ...],
     columns: str | None,
-    size: int,
-    bounds: tuple[float, float] | None,
-    target_bounds: tuple[float, float] | None,
-    seed: int,
     like: str | None,
     drop_invalid: bool,
+    no_header: bool,
     as_json: bool,
+    **planned: Any,
 ) -> None:
     """Sketch the rows of DATA (Parquet, CSV or Arrow files, globs, folders)."""
     require_free(output, force)
-    source = list(data) if len(data) > 1 else data[0]
     names = [name.strip() for name in columns.split(",")] if columns else None
-    feature_map = None
-    if like is not None:
-        context = click.get_current_context()
-        planned = ("model", "target", "size", "bounds", "target_bounds", "seed")
-        sources = [context.get_parameter_source(name) for name in planned]
-        if any(source is ParameterSource.COMMANDLINE for source in sources):
-            raise click.UsageError(
-                "--like takes the plan and the columns of another file; leave out "
-                "--for, --target, --size, --bounds, --target-bounds and --seed."
-            )
-        example = sl.load(like)
-        names = names or getattr(example, "columns", None)
-        feature_map = getattr(example, "feature_map", example)
-    elif (model == "ridge") != bool(target):
+    example = _example(like)
+    if like is None and (planned["model"] == "ridge") != bool(target):
         raise click.UsageError("--for ridge and --target COLUMN go together.")
-    invalid: Any = "drop" if drop_invalid else "raise"
-    batches = sl.open_rows(source, columns=names, on_invalid=invalid)
-    if target:
-        features = [name for name in batches.names or () if name not in target]
-        batches = batches.select([*features, *target])
-    if feature_map is None:
-        declared = (bounds or None, target_bounds or None)
-        feature_map = _plan(batches, model, size, seed, declared, len(target))
-    made = sl.sketch_rows(batches, feature_map)
+    batches = sl.open_rows(
+        list(data) if len(data) > 1 else data[0],
+        columns=names or getattr(example, "columns", None),
+        on_invalid="drop" if drop_invalid else "raise",
+        header=False if no_header else None,
+    )
+    if example is not None:
+        made = sl.sketch_rows(batches, getattr(example, "feature_map", example))
+    else:
+        made = _planner(**planned).sketch(batches, list(target) or None)
     write(made, output, as_json)
+
+
+def _example(like: str | None) -> Any:
+    """The file whose plan is used, after checking that nothing else is planned."""
+    if like is None:
+        return None
+    context = click.get_current_context()
+    given = [
+        name
+        for name in (*_PLANNED, "target")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        flags = ", ".join(_PLANNED.get(name, f"--{name}") for name in given)
+        raise click.UsageError(
+            f"--like takes the plan and the columns of another file; leave out {flags}."
+        )
+    return sl.load(like)
+
+
+def _planner(
+    *,
+    model: str,
+    size: int | str,
+    clusters: int | None,
+    rounds: int | None,
+    bounds: tuple[float, float] | None,
+    target_bounds: tuple[float, float] | None,
+    seed: int,
+) -> Any:
+    """The estimator that plans the sketch."""
+    shared: dict[str, Any] = {
+        "sketch_size": size,
+        "bounds": bounds or None,
+        "random_state": seed,
+    }
+    density = model in ("kmeans", "mixture")
+    if not density and (clusters or rounds):
+        raise click.UsageError("--clusters and --rounds go with kmeans and mixture.")
+    if model == "ridge":
+        return sl.CompressiveRidge(target_bounds=target_bounds or None, **shared)
+    if target_bounds:
+        raise click.UsageError("--target-bounds goes with --for ridge.")
+    if model == "pca":
+        return sl.CompressivePCA(**shared)
+    if model == "kmeans":
+        return sl.CompressiveKMeans(clusters or 8, rounds=rounds, **shared)
+    return sl.CompressiveGaussianMixture(clusters or 1, rounds=rounds, **shared)
 
 
 @click.command()
@@ -195,36 +264,6 @@ def fit(
     features = _plain(getattr(fitted, "feature_names_in_", None))
     found = {"model": model, "rows": loaded.count, "features": features, **values}
     click.echo(json.dumps(found))
-
-
-def _plan(
-    batches: Any,
-    model: str,
-    size: int,
-    seed: int,
-    declared: tuple[tuple[float, float] | None, tuple[float, float] | None],
-    n_targets: int,
-) -> sl.AbstractFeatureMap:
-    """The map of an estimator, from declared bounds or else from the rows."""
-    bounds, target_bounds = declared
-    rows = None if bounds else lazy("estimators.inputs").column_extremes(batches)
-    n_features = batches.n_features - n_targets
-    if not n_targets:
-        kinds: dict[str, Any] = {
-            "pca": sl.CompressivePCA,
-            "kmeans": sl.CompressiveKMeans,
-            "mixture": sl.CompressiveGaussianMixture,
-        }
-        planner = kinds[model](sketch_size=size, bounds=bounds, random_state=seed)
-        feature_map: sl.AbstractFeatureMap = planner.plan(n_features, rows=rows)
-        return feature_map
-    ridge = sl.CompressiveRidge(
-        sketch_size=size,
-        bounds=bounds,
-        target_bounds=target_bounds,
-        random_state=seed,
-    )
-    return ridge.plan(n_features, n_targets=n_targets, rows=rows)
 
 
 def _column(sketch: Any, name: str) -> int:

@@ -90,7 +90,7 @@ class BudgetExceeded(PrivacyError):
 
 
 class TooNoisy(PrivacyError):
-    """The noise on the count is so large that a mean would be meaningless."""
+    """Noise is so large beside what was released that a result would be made of it."""
 
 
 class LedgerError(SketchlearnError, ValueError):

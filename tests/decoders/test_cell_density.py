@@ -76,6 +76,7 @@ def test_rows_that_are_no_mixture_of_one_covariance_keep_their_cells():
     assert len(km.density_.weights) > len(part.anchors) / 2
 
 
+@pytest.mark.filterwarnings("ignore:a sketch of 406 numbers is too small")
 def test_clusters_are_found_where_cells_alone_would_mix_them():
     rng = np.random.default_rng(3)
     centres = 3 * rng.normal(size=(10, 8))

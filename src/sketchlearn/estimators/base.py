@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sketchlearn.errors import (
     DataPlanWarning,
@@ -36,9 +36,9 @@ from sketchlearn.estimators.inputs import (
     extremes_of,
     is_streamed,
     plan_scaling,
+    validated,
     varies,
     warn_of_late,
-    with_text_names,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
@@ -282,9 +282,9 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             return self._open_aligned(X, reset=reset)
         if hasattr(X, "columns"):  # a frame: open_rows names the column at fault
             batches = open_rows(X)
-            validate_data(self, with_text_names(X), reset=reset, skip_check_array=True)
+            validated(self, X, reset=reset, skip_check_array=True)
             return batches
-        return open_rows(validate_data(self, X, reset=reset, accept_sparse="csr"))
+        return open_rows(validated(self, X, reset=reset, accept_sparse="csr"))
 
     def _open_aligned(self, X: Any, *, reset: bool) -> Batches:
         """Open a stream, its columns in the order of those that were fitted."""
@@ -309,9 +309,9 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
                 "this takes rows in memory: an array, frame or sparse matrix. Read "
                 "files batch by batch (sketchlearn.open_rows) and pass each batch."
             )
-        rows = validate_data(
+        rows = validated(
             self,
-            with_text_names(X),
+            X,
             reset=False,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],

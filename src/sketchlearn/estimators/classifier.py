@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
@@ -27,6 +27,7 @@ from sketchlearn.estimators.base import (
     seed_of,
 )
 from sketchlearn.estimators.density import SecondRound
+from sketchlearn.estimators.inputs import validated
 from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
@@ -341,7 +342,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
                 "for files and Arrow data pass y as the name of the column of classes: "
                 "an array of classes cannot be matched to their rows."
             )
-        rows, labels = validate_data(self, X, y, reset=reset)
+        rows, labels = validated(self, X, y, reset=reset)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         table = np.concatenate([rows, codes[:, None].astype(rows.dtype)], axis=1)
@@ -452,7 +453,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
                 "this takes rows in memory: an array or frame. Read files batch by "
                 "batch (sketchlearn.open_rows) and pass each batch."
             )
-        rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        rows = validated(self, X, reset=False, dtype=[np.float64, np.float32])
         columns = [mixture.score_samples(rows) for mixture in self.mixtures_]
         priors = np.log(np.maximum(self.class_prior_, 1e-300))
         return np.asarray(np.stack(columns, axis=1) + priors)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
 
 from sketchlearn.decoders.low_rank import second_moment_part
 from sketchlearn.errors import (
@@ -37,6 +38,7 @@ __all__ = [
     "is_streamed",
     "plan_scaling",
     "require_in_memory",
+    "validated",
     "varies",
     "warn_of_late",
     "with_text_names",
@@ -72,6 +74,15 @@ def require_in_memory(X: Any, verb: str) -> None:
             "was read. Call fit with files and streams, and then transform or predict "
             "with each batch of sketchlearn.open_rows."
         )
+
+
+def validated(estimator: Any, X: Any, *targets: Any, **options: Any) -> Any:
+    """Rows in memory, checked by scikit-learn; text for the names of a frame.
+
+    It adds rows up to see whether they are finite, which huge ones are all the same.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return validate_data(estimator, with_text_names(X), *targets, **options)
 
 
 def with_text_names(X: Any) -> Any:

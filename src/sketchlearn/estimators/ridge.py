@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import hstack, issparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 from typing_extensions import override
 
 from sketchlearn.decoders.low_rank import (
@@ -32,7 +31,7 @@ from sketchlearn.estimators.base import (
     require_sketch,
     seed_of,
 )
-from sketchlearn.estimators.inputs import is_streamed, with_text_names
+from sketchlearn.estimators.inputs import is_streamed, validated
 from sketchlearn.estimators.moment_plan import (
     MANY_COLUMNS,
     moment_decoder,
@@ -272,9 +271,9 @@ class CompressiveRidge(
                 "column (or a list of names); an array of targets cannot be matched "
                 "to their rows."
             )
-        rows, targets = validate_data(
+        rows, targets = validated(
             self,
-            with_text_names(X),
+            X,
             y,
             reset=reset,
             accept_sparse="csr",

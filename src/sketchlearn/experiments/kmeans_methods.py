@@ -9,6 +9,7 @@ wider by as much; frequencies of adapted radius need no such correction.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from sketchlearn.decoders.cl_amp import CLAMPDecoder
 from sketchlearn.decoders.cl_ompr import CLOMPRDecoder
 from sketchlearn.decoders.iterative_ckm import IterativeCKM
 from sketchlearn.decoders.unrolled import UnrolledDecoder
+from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.experiments.kmeans_sets import N_CLUSTERS
 from sketchlearn.features.kernel import (
@@ -134,7 +136,10 @@ def _ours(
     search = CompressiveKMeans(
         N_CLUSTERS, sketch_size=size, rounds=rounds, random_state=seed
     )
-    return search.fit(rows).cluster_centers_
+    with warnings.catch_warnings():
+        # How bad a sketch that is too small makes it is what is measured here.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return search.fit(rows).cluster_centers_
 
 
 def _fourier(

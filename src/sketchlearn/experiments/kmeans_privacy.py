@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.iterative_ckm import IterativeCKM
+from sketchlearn.decoders.density import DensityDecoder
+from sketchlearn.decoders.density_model import find_clusters
 from sketchlearn.errors import (
     ConvergenceWarning,
     PrivacyWarning,
@@ -172,7 +174,10 @@ class _Rounds(_AbstractSession):
             if plan is not last.feature_map:  # the first round may be all there is
                 second = self._sketch(plan)
                 last = _release(second, epsilon, 2 * seed + 1, n_rounds=self.rounds)
-        return self.search.fit_sketch(last).cluster_centers_
+        # The estimator would refuse what is mostly noise, which is measured here.
+        density = DensityDecoder(seed=0).decode(last).params
+        rng = np.random.default_rng([0, 3])
+        return find_clusters(density, N_CLUSTERS, rng=rng, n_init=10).centers
 
     def _sketch(self, plan: AbstractFeatureMap) -> Sketch:
         norms = np.linalg.norm(plan(self.public), axis=1)

@@ -59,9 +59,9 @@ _FARTHEST = 7.9
 """Largest coordinate of a row in units of the cells: leaves them 40 binary digits, and
 fewer could not stand beside those of exact moments."""
 
-_CELLS, _FEWEST_CELLS = 16, 2
-"""Cells for each cluster: with sixteen, clusters of training tables have 1.02 to 1.15
-times the inertia of Lloyd's for 50 and 100 clusters; with fewer than two, 1.4 and
+_CELLS, _FEWEST_CELLS = 24, 2
+"""Cells for each cluster. With 24, clusters of training tables have 1.02 to 1.1 times
+the inertia of Lloyd's for 20 to 100 clusters; with fewer than two, 1.4 times and
 more."""
 
 _WEAK = 1e-3
@@ -91,7 +91,7 @@ class CompressiveKMeans(
     sketch_size : int or "auto"
         Numbers the sketch may hold, beside means and variances, all rounds together.
         "auto" grows with the clusters and features: 2,000 at least, and with two
-        rounds enough for sixteen cells for each cluster.
+        rounds enough for 24 cells for each cluster.
     rounds : {1, 2} or None
         Passes over the rows. Two are more accurate, but the second map is planned
         from the rows: estimators fitted apart do not merge (share a :meth:`plan`),
@@ -312,11 +312,12 @@ class CompressiveKMeans(
         waves = sum(p.sketch_size for p in parts if isinstance(p, HarmonicFeatures))
         needed = CompressiveKMeans(k)._size(d, 2)
         advice = f"use sketch_size >= {needed} and rounds=2"
+        enough = (k <= _MOST_SEEN and waves >= 2 * d * k) or is_moments(
+            sketch.feature_map
+        )
         if cells:
-            enough = cells[0] >= min(_FEWEST_CELLS * k, int(sketch.count))
+            enough = enough or cells[0] >= min(_FEWEST_CELLS * k, int(sketch.count))
             advice = f"use sketch_size >= {needed}"
-        else:
-            enough = not waves or (k <= _MOST_SEEN and waves >= 2 * d * k)
         if not enough:
             warnings.warn(
                 f"a sketch of {sketch.size} numbers is too small to tell "

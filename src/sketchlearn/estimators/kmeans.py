@@ -15,6 +15,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
@@ -357,8 +358,11 @@ class CompressiveKMeans(
         local = (self._guessed_rows(known) - known.moments.mean) @ basis
         n_cells = min(known.room // (1 + r), len(np.unique(local, axis=0)))
         search = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
+        with warnings.catch_warnings():  # cells at the same place do no harm
+            warnings.simplefilter("ignore", SklearnConvergenceWarning)
+            search.fit(local)
         return CellFeatures(
-            search.fit(local).cluster_centers_,
+            search.cluster_centers_,
             basis=known.scaled_basis(basis),
             centre=known.scaled_centre,
             reach=known.part.reach,

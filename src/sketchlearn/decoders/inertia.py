@@ -38,12 +38,12 @@ _SPLIT = 0.9
 the right sizes: the rest is rows that are nearer to another centre than their cell."""
 
 _LEAST, _LEAST_WITHOUT = 0.8, 0.4
-"""Share of an estimate that the inertia was never below, on training tables, with cells
-and without."""
+"""Share of an estimate that the inertia was never below, on training tables and
+synthetic rows, with cells and without."""
 
 _BLURRED = 0.7
 """Share of the bound that a density explains where cells fit the rows: 0.8 and more on
-training tables where clusters were good, 0.5 and less where they were not."""
+training tables where clusters were good, 0.65 and less where they were not."""
 
 _ROUNDING = 2.0**-18
 """Share of the variance that rounded rows and directions of cells may hide."""

@@ -61,7 +61,7 @@ _FARTHEST = 7.9
 fewer could not stand beside those of exact moments."""
 
 _CELLS, _FEWEST_CELLS = 24, 2
-"""Cells for each cluster. With 24, the median over training tables is 1.02 to 1.08 times
+"""Cells for each cluster. With 24, the median of training tables is 1.02 to 1.08 times
 the inertia of Lloyd's for 20 to 100 clusters; with fewer than two, 1.2 times and
 more."""
 

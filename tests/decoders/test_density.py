@@ -150,6 +150,7 @@ def test_decoding_is_the_same_every_time():
     assert np.array_equal(left.means, right.means)
 
 
+@pytest.mark.filterwarnings("ignore:the noise of this release")
 @pytest.mark.parametrize("epsilon", [0.1, 10.0])
 def test_a_private_sketch_gives_finite_centres(epsilon):
     estimator = CompressiveKMeans(3, sketch_size=100, bounds=(-8.0, 8.0))

@@ -37,12 +37,13 @@ _SPLIT = 0.9
 """Of the bound, the least that the inertia was on training tables, where the cells had
 the right sizes: the rest is rows that are nearer to another centre than their cell."""
 
-_LEAST = 0.8
-"""Share of an estimate that the inertia was never below, on training tables."""
+_LEAST, _LEAST_WITHOUT = 0.8, 0.4
+"""Share of an estimate that the inertia was never below, on training tables and
+synthetic rows, with cells and without."""
 
 _BLURRED = 0.7
 """Share of the bound that a density explains where cells fit the rows: 0.8 and more on
-training tables where clusters were good, 0.5 and less where they were not."""
+training tables where clusters were good, 0.65 and less where they were not."""
 
 _ROUNDING = 2.0**-18
 """Share of the variance that rounded rows and directions of cells may hide."""
@@ -107,7 +108,8 @@ def bound_inertia(
         estimate = max(min(estimate, high), _SPLIT * high)
     wide = _DEVIATIONS * noise * _error(sketch, own - moments.mean, lift)
     wide += _ROUNDING * float(np.trace(moments.covariance))
-    low = max(_LEAST * min(clusters.inertia, high) - wide, 0.0)
+    least = _LEAST if lift is not None else _LEAST_WITHOUT
+    low = max(least * min(clusters.inertia, high) - wide, 0.0)
     blurred = lift is not None and not noise and clusters.inertia < _BLURRED * high
     n, high = moments.count, max(high, estimate) + wide
     return Inertia(n * estimate, n * low, n * high, blurred)

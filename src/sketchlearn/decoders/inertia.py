@@ -102,12 +102,13 @@ def bound_inertia(
     distances = euclidean_distances(means, clusters.centers, squared=True)
     own = clusters.centers[distances.argmin(axis=1)]
     gain = distances.min(axis=1) - ((means - moments.mean) ** 2).sum(axis=1)
-    high = max(float(np.trace(moments.covariance) + shares @ gain), 0.0)
+    total = float(moments.structure.variances.sum())
+    high = max(float(total + shares @ gain), 0.0)
     estimate = clusters.inertia
     if lift is not None:
         estimate = max(min(estimate, high), _SPLIT * high)
     wide = _DEVIATIONS * noise * _error(sketch, own - moments.mean, lift)
-    wide += _ROUNDING * float(np.trace(moments.covariance))
+    wide += _ROUNDING * total
     least = _LEAST if lift is not None else _LEAST_WITHOUT
     low = max(least * min(clusters.inertia, high) - wide, 0.0)
     blurred = lift is not None and not noise and clusters.inertia < _BLURRED * high
@@ -123,8 +124,10 @@ def _error(
     """Deviation of the bound, for unit noise on every number of the sketch."""
     part, _ = second_moment_part(sketch.feature_map)
     scaling = part.scaling or Scaling.identity(part.n_features)
-    variance = float((scaling.factor**-4.0).sum())
+    unit = float(1 / scaling.factor.min())  # fourth powers of rows may be no numbers
+    variance = float(((scaling.factor * unit) ** -4.0).sum())
     if lift is not None:
-        squares = (away**2).sum(axis=1)
-        variance += float((squares**2).sum() + 4 * ((away @ lift) ** 2).sum())
-    return float(variance**0.5)
+        near, far = away / unit, lift / unit
+        squares = (near**2).sum(axis=1)
+        variance += float((squares**2).sum() + 4 * ((near @ far) ** 2).sum())
+    return unit * unit * float(variance**0.5)

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.iterative_ckm import IterativeCKM
 from sketchlearn.decoders.density import DensityDecoder
 from sketchlearn.decoders.density_model import find_clusters
+from sketchlearn.decoders.iterative_ckm import IterativeCKM
 from sketchlearn.errors import (
     ConvergenceWarning,
     PrivacyWarning,

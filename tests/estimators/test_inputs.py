@@ -354,3 +354,22 @@ def test_rows_that_were_never_there_cannot_be_forgotten():
     with pytest.raises(RemovalError, match="removing 3000 rows"):
         model.forget(np.concatenate([ROWS, ROWS]))
     assert model.sketch_ is before
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_sketching_alone_changes_nothing_and_is_what_fit_decodes(name):
+    model = SIMPLE[name]()
+    sketch = model.sketch(ROWS)
+    assert vars(model) == vars(SIMPLE[name]())
+    assert sketch == SIMPLE[name]().fit(ROWS).sketch_
+    fitted = SIMPLE[name]().fit(ROWS)
+    before = dict(vars(fitted))
+    fitted.sketch(ROWS[:, :2])
+    assert {k: id(v) for k, v in vars(fitted).items()} == {
+        k: id(v) for k, v in before.items()
+    }
+
+
+def test_a_classifier_has_a_sketch_for_each_class():
+    with pytest.raises(FeatureMapError, match="a sketch for each class"):
+        sl.CompressiveClassifier().sketch(ROWS, np.repeat([0, 1], N // 2))

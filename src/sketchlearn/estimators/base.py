@@ -7,7 +7,6 @@ mathematics of their own.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sketchlearn.errors import (
-    DataPlanWarning,
     FeatureMapError,
     RemovalError,
     RowRangeError,
@@ -39,6 +37,7 @@ from sketchlearn.estimators.inputs import (
     validated,
     varies,
     warn_of_late,
+    warn_of_plan,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy import PrivateSketch
@@ -199,14 +198,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
-        if feature_map.origin == "data":
-            warnings.warn(
-                "the scales of this sketch were read from its rows and keep a "
-                "trace of them; the totals forget exactly, the scales do not. Declare "
-                "bounds=(low, high) to plan without looking at the data.",
-                DataPlanWarning,
-                stacklevel=2,
-            )
+        warn_of_plan(feature_map)
         with self._all_or_nothing():
             batches = self._open(X, y, reset=False)
             rest = self.sketch_ - self._accumulate(batches, feature_map)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NoReturn, Self, final, overload
 
@@ -18,7 +17,7 @@ from typing_extensions import override
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density import is_moments
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
-from sketchlearn.errors import DataPlanWarning, RowsError
+from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     column_extremes,
@@ -27,7 +26,7 @@ from sketchlearn.estimators.base import (
     seed_of,
 )
 from sketchlearn.estimators.density import SecondRound
-from sketchlearn.estimators.inputs import validated
+from sketchlearn.estimators.inputs import validated, warn_of_plan
 from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
@@ -204,7 +203,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         self._check_parameters()
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=True)
-            return self.fit_sketches(self._sketch_new(rows, {}, is_streamed(X)))
+            return self.fit_sketches(self._sketch_new(rows, {}))
 
     @override
     def partial_fit(
@@ -220,7 +219,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             more = rows.sketches(known)
             if rows.labels() - known.keys():
                 others = rows.without(known.keys())
-                more |= self._sketch_new(others, self.sketches_, is_streamed(X))
+                more |= self._sketch_new(others, self.sketches_)
             return self.fit_sketches(_added(self.sketches_, more))
 
     @override
@@ -236,14 +235,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         check_is_fitted(self, "sketches_")
         self._check_parameters()
         known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
-        if any(feature_map.origin == "data" for feature_map in known.values()):
-            warnings.warn(
-                "the scales of these sketches were read from rows and keep a trace of "
-                "them; the totals forget exactly, the scales do not. Declare "
-                "bounds=(low, high) to plan without looking at the data.",
-                DataPlanWarning,
-                stacklevel=2,
-            )
+        warn_of_plan(*known.values())
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=False)
             rest = dict(self.sketches_)
@@ -326,6 +318,13 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
 
+    @override
+    def _sketch(self, batches: Batches) -> Sketch:
+        raise FeatureMapError(
+            "a classifier has a sketch for each class: sketch the rows of each with a "
+            "map of plan(n_features), and pass them to fit_sketches."
+        )
+
     def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
         """Rows with the number of their class in a last column."""
         if y is None:
@@ -370,7 +369,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         return LabelledRows(batches, None)
 
     def _sketch_new(
-        self, rows: LabelledRows, known: Mapping[Any, Sketch], streamed: bool
+        self, rows: LabelledRows, known: Mapping[Any, Sketch]
     ) -> dict[Any, Sketch]:
         """Sketches of classes without a map: as those of ``known``, or planned."""
         extremes = None

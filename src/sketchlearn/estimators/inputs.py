@@ -18,10 +18,12 @@ from sklearn.utils.validation import validate_data
 from sketchlearn.decoders.low_rank import second_moment_part
 from sketchlearn.errors import (
     ConvergenceWarning,
+    DataPlanWarning,
     FeatureMapError,
     RowRangeError,
     RowsError,
 )
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.rows.batches import Batches
 from sketchlearn.rows.survey import survey_rows
@@ -41,6 +43,7 @@ __all__ = [
     "validated",
     "varies",
     "warn_of_late",
+    "warn_of_plan",
     "with_text_names",
 ]
 
@@ -177,6 +180,18 @@ def check_bounds(name: str, bounds: Any) -> tuple[ArrayLike, ArrayLike]:
             "the features by their scale."
         )
     return low, high
+
+
+def warn_of_plan(*feature_maps: AbstractFeatureMap) -> None:
+    """Warn that rows are forgotten by totals, and not by a plan that saw them."""
+    if any(feature_map.origin == "data" for feature_map in feature_maps):
+        warnings.warn(
+            "the scales of this sketch were read from its rows and keep a trace of "
+            "them; the totals forget exactly, the scales do not. Declare bounds=(low, "
+            "high) to plan without looking at the data.",
+            DataPlanWarning,
+            stacklevel=3,
+        )
 
 
 def warn_of_late(sketch: Sketch, was_constant: NDArray[np.bool_]) -> None:

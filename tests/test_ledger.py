@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,8 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from sketchlearn import journal
+from sketchlearn import accountant, journal
+from sketchlearn.accountant import Terms
 from sketchlearn.container import canonical_json
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.ledger import Charge, Ledger
@@ -91,12 +93,15 @@ def test_a_torn_last_line_is_dropped_since_nobody_was_told_of_it(path, book, cut
     book.charge(charge(name="whole"))
     kept = path.read_bytes()
     book.charge(charge(name="torn"))
-    path.write_bytes(path.read_bytes()[:-cut])
+    torn = path.read_bytes()[:-cut]
+    path.write_bytes(torn)
 
     again = Ledger.open(path)
     assert [item.release_id for item in again.charges] == ["whole"]
-    assert path.read_bytes() == kept
+    assert path.read_bytes() == torn  # who reads changes nothing
     again.charge(charge(name="next"))
+    assert path.read_bytes().startswith(kept)
+    assert b"torn" not in path.read_bytes()
     assert [item.release_id for item in again.charges] == ["whole", "next"]
     with pytest.raises(LedgerError, match="entries that were in it are gone"):
         book.charge(charge())  # it was told, so for it this is no torn line
@@ -251,7 +256,7 @@ def test_caps_out_of_range_are_refused(path, caps):
 
 
 def test_the_budget_is_spent_to_the_last_fraction_and_not_beyond(path, book):
-    cap = Fraction(gaussian_mu(2.0, 1e-5)) ** 2
+    cap = Terms(2.0, 1e-5)._mu2_cap
     third = float(cap / 3)
     for name in "ab":
         book.charge(charge(third, name))
@@ -263,7 +268,7 @@ def test_the_budget_is_spent_to_the_last_fraction_and_not_beyond(path, book):
         book.charge(charge(float(np.nextafter(least, 1)), "too much"))
     book.charge(charge(least, "c"))
     assert [item.release_id for item in book.charges] == ["a", "b", "c"]
-    assert book.spent_epsilon(1e-5) == pytest.approx(2.0, rel=1e-9)
+    assert book.spent_epsilon(1e-5) == pytest.approx(2.0, rel=1e-8)
 
 
 def test_a_refusal_says_what_was_needed_and_spends_nothing(path, book):
@@ -379,7 +384,7 @@ def spend(path, price, barrier, granted):
 @forks
 def test_eight_processes_cannot_spend_more_than_the_cap(path):
     book = Ledger(path, **CAPS)
-    cap = Fraction(gaussian_mu(2.0, 1e-5)) ** 2
+    cap = Terms(2.0, 1e-5)._mu2_cap
     price = float(np.nextafter(float(cap / 100), 0))
     assert 100 * Fraction(price) <= cap < 101 * Fraction(price)
     barrier, granted = FORK.Barrier(8), FORK.Value("i", 0)
@@ -573,7 +578,7 @@ def test_threads_share_one_budget_in_memory():
     try:
         for _ in range(3):
             book, granted = Ledger.ephemeral(**CAPS), []
-            price = float(Fraction(gaussian_mu(2.0, 1e-5)) ** 2 / 100) * (1 - 1e-12)
+            price = float(Terms(2.0, 1e-5)._mu2_cap / 100) * (1 - 1e-12)
 
             def work(book=book, granted=granted, price=price):
                 for _ in range(20):
@@ -650,3 +655,39 @@ for act in (sl.Ledger.open, lambda path: sl.Ledger(path, epsilon=1.0, delta=1e-6
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not path.exists()
+
+
+def test_a_file_replaced_while_it_is_written_to_grants_nothing(path, monkeypatch):
+    book = Ledger(path, **CAPS)
+    real = journal.sync
+
+    def sync(descriptor):
+        real(descriptor)
+        shutil.copy(path, path.with_suffix(".copy"))
+        os.replace(path.with_suffix(".copy"), path)
+
+    monkeypatch.setattr(journal, "sync", sync)
+    with pytest.raises(LedgerError, match="replaced while it was written to"):
+        book.charge(charge())
+
+
+@pytest.mark.parametrize("price", [10**400, "x", None, [1.0]])
+def test_a_price_that_is_no_number_is_refused(price):
+    with pytest.raises(PrivacyError, match="makes no sense"):
+        charge(price)
+
+
+def test_what_is_no_charge_and_a_folder_that_is_not_there_are_refused(tmp_path):
+    with pytest.raises(PrivacyError, match="takes a Charge; got str"):
+        Ledger.ephemeral(**CAPS).charge("x")
+    with pytest.raises(LedgerError, match="folder of the ledger"):
+        Ledger(tmp_path / "none" / "x.ledger", **CAPS)
+
+
+def test_discrete_noise_is_paid_for_so_many_releases(monkeypatch):
+    monkeypatch.setattr(accountant, "MOST_CHARGES", 2)
+    book = Ledger.ephemeral(**CAPS)
+    for name in "ab":
+        book.charge(charge(1e-6, name))
+    with pytest.raises(BudgetExceeded, match="set aside for 2"):
+        book.charge(charge(1e-6, "c"))

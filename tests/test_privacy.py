@@ -10,6 +10,8 @@ from math import isqrt, sqrt
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from sketchlearn import privacy
@@ -24,12 +26,19 @@ from sketchlearn.errors import (
     TooNoisy,
 )
 from sketchlearn.exact import Int128Array, lattice_round
+from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.clipping import clip_rows, clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.ledger import Ledger
+from sketchlearn.lineage import (
+    format_lineage,
+    merged_lineage,
+    parse_lineage,
+    remaining_lineage,
+)
 from sketchlearn.mechanisms import gaussian_epsilon, gaussian_sigma
 from sketchlearn.privacy import (
     PrivateSketch,
@@ -426,19 +435,55 @@ def test_two_releases_of_one_sketch_have_different_names(book, exact):
 
 def test_rows_that_count_twice_are_refused(book, exact):
     copy = pickle.loads(pickle.dumps(exact))
-    other = by_label("a")["a"]
+    other, laundry = by_label("a")["a"], sketch_rows(ROWS, PHI)
     for act in (
         lambda: exact + exact,
         lambda: exact + copy,
         lambda: (exact + other) + copy,
         lambda: sum([exact, other, exact]),
         lambda: (exact - sketch_rows(ROWS[:5], PHI)) + exact,
+        lambda: exact + ((exact + other) - other),
+        lambda: exact + (laundry - (laundry - exact)),
     ):
         with pytest.raises(PrivacyError, match=r"share the run .*with_new_lineage"):
             act()
     doubled = exact + exact.with_new_lineage()
     assert doubled.count == 2 * exact.count
     release(doubled, **PROMISE, ledger=book)
+
+
+def test_rows_are_not_forgotten_twice(exact):
+    part = sketch_rows(ROWS[:5], PHI)
+    with pytest.raises(PrivacyError, match=r"was taken out .*forgotten twice"):
+        exact - part - part
+    again = exact - part - part.with_new_lineage()
+    assert again.count == exact.count - 10
+
+
+def test_rows_of_unknown_runs_stay_unknown(book, exact):
+    for lineage in (None, frozenset()):
+        unknown = replace(exact, lineage=lineage)
+        for whole in (unknown + by_label("a")["a"], unknown - exact, exact - unknown):
+            assert whole.lineage is None
+        sums = unknown + unknown + exact
+        require_refused(book, sums, PrivacyError, "added twice.*with_new_lineage")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=8))
+def test_lineage_counts_runs_as_the_sums_do(steps):
+    runs = [frozenset({f"{i:032x}"}) for i in range(4)]
+    inside, counts = frozenset(), [0] * 4
+    for run, add in steps:
+        wanted = counts[run] + (1 if add else -1)
+        act = merged_lineage if add else remaining_lineage
+        if abs(wanted) > 1:
+            with pytest.raises(PrivacyError):
+                act(inside, runs[run])
+        else:
+            inside, counts[run] = act(inside, runs[run]), wanted
+    expected = {("-" if c < 0 else "") + f"{i:032x}" for i, c in enumerate(counts) if c}
+    assert inside == expected
+    assert parse_lineage(format_lineage(inside)) == inside
 
 
 def test_what_was_forgotten_may_be_added_again(exact):
@@ -448,6 +493,8 @@ def test_what_was_forgotten_may_be_added_again(exact):
     assert dumps((exact + other) - other) == dumps(exact)
     assert (exact + other) - other + other == exact + other
     assert (exact - part) + part == exact
+    assert ((exact - part) + part).lineage == exact.lineage
+    assert (exact - (exact - part)).lineage == part.lineage
 
 
 @pytest.mark.parametrize("lineage", [None, frozenset()])
@@ -467,6 +514,29 @@ def test_a_label_without_rows_looks_like_any_other(book):
     assert len(set(names)) == 3
     assert all(len(name) == 1 for name in names)
     assert len(plain) == 1
+    assert len({part.columns for part in private.values()}) == 1
+    assert len({len(dumps(part)) for part in private.values()}) == 1
+    assert len({part.source_map is None for part in private.values()}) == 1
+
+
+@pytest.mark.parametrize("loaded", ["a", "b"])
+def test_a_label_read_from_a_file_looks_like_any_other(book, loaded):
+    sketches = by_label()
+    sketches[loaded] = loads(dumps(sketches[loaded]))
+    private = release_by_label(sketches, labels="abc", **PROMISE, ledger=book)
+    assert len({part.source_map for part in private.values()}) == 1
+
+
+def test_labels_with_and_without_column_names_are_not_released_together(book):
+    sketches = by_label()
+    named = {**sketches, "b": replace(sketches["b"], columns=tuple("wxyz"))}
+    with pytest.raises(PrivacyError, match="column names and others not"):
+        release_by_label(named, labels="abc", **PROMISE, ledger=book)
+    both = {"a": replace(sketches["a"], columns=tuple("zyxw")), "b": named["b"]}
+    with pytest.raises(FeatureMapMismatch, match="'z' where right has 'w'"):
+        release_by_label(both, labels="abc", **PROMISE, ledger=book)
+    with pytest.raises(PrivacyError, match="hashable"):
+        release_by_label(sketches, labels=[["a"], ["b"]], **PROMISE, ledger=book)
 
 
 def test_labels_of_unknown_runs_are_refused(book, exact):
@@ -700,6 +770,8 @@ def test_releases_remember_their_columns_and_other_columns_never_merge(book):
     with pytest.raises(FeatureMapMismatch, match="'a' where right has 'b'"):
         merge_disjoint(loads(dumps(a)), loads(dumps(b)))
     assert merge_disjoint(nameless, a).columns == a.columns
+    with pytest.raises(FeatureMapMismatch, match="'a' where right has 'b'"):
+        merge_disjoint(nameless, a, b)
 
 
 def test_releases_of_different_kinds_are_not_merged(book):
@@ -727,9 +799,10 @@ def test_releases_of_different_maps_are_not_merged(book, exact):
 
 def test_arithmetic_on_a_release_is_refused(book, exact):
     a, b = two_releases(book)
-    with pytest.raises(PrivacyError, match=r"merged with merge_disjoint\(a, b\)"):
-        a + b
-    for act in (lambda: a + exact, lambda: exact + a, lambda: sum([a])):
+    for act in (lambda: a + b, lambda: sum([a, b])):
+        with pytest.raises(PrivacyError, match=r"merged with merge_disjoint\(a, b\)"):
+            act()
+    for act in (lambda: a + exact, lambda: exact + a):
         with pytest.raises(PrivacyError, match="cannot merge an exact sketch into a"):
             act()
     for act in (lambda: a - exact, lambda: exact - a, lambda: a - b):
@@ -990,3 +1063,96 @@ def test_a_header_that_contradicts_its_map_is_not_released(book, claim):
     ):
         release(forged, **PROMISE, ledger=book)
     assert not book.charges
+
+
+class Boastful(AbstractFeatureMap):
+    """A map of a user, whose norm bound is not true."""
+
+    kind = "boastful"
+
+    def __init__(self, stored):
+        self._stored = stored
+        super().__init__(
+            n_features=4, sketch_size=4, scaling=None, value_bound=1e4, norm_bound=1.0
+        )
+
+    @property
+    def stored_weights(self):
+        return ("w",) if self._stored else ()
+
+    def describe(self):
+        return {"n_features": 4}
+
+    def weights(self):
+        return {"w": np.ones(1)}
+
+    def evaluate(self, rows, first_row=0):
+        return rows * 1000.0
+
+    def batch_sum(self, rows, first_row=0):
+        return sum_features(self, rows, first_row)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_bound_of_a_map_of_ones_own_is_not_believed(book, stored):
+    rows = np.zeros((4000, 4))
+    rows[0] = 0.25
+    mine = Boastful(stored)
+    sketch = sketch_rows(rows, mine)
+    require_refused(book, sketch, PrivacyError, "your word only. Clip it")
+    bounded = sketch_rows(rows, clipped(mine, norm_bound=1.0))
+    assert release(bounded, **PROMISE, ledger=book).statement.sensitivity < 1.3
+
+
+def test_noise_that_does_not_fit_is_refused_before_it_is_paid(book):
+    parts = [
+        clipped(MomentFeatures(4, order="mean"), norm_bound=bound)
+        for bound in (1.0, 2.0**64)
+    ]
+    sketch = sketch_rows(np.ones((50, 4)), ConcatenatedFeatures(parts))
+    require_refused(
+        book, sketch, PrivacyError, "does not fit in 128 bits", rows_per_unit=2**20
+    )
+
+
+def test_a_release_carries_the_map_that_was_verified(book, exact):
+    other = clipped(MomentFeatures(4, order="mean"), norm_bound=7.0)
+    private = release(replace(exact, source_map=other), **PROMISE, ledger=book)
+    assert private.feature_map == PHI
+
+
+def test_a_public_count_is_of_single_rows(swaps, exact):
+    public = {"neighbours": "replace", "count": "public", "rows_per_unit": 2}
+    require_refused(swaps, exact, PrivacyError, "replaced by somebody", **public)
+
+
+@pytest.mark.parametrize("wrong", ["x", None, 3, PHI])
+def test_what_is_no_sketch_is_not_released(book, wrong):
+    require_refused(book, wrong, PrivacyError, "release takes a sketch")
+
+
+def test_what_is_drawn_from_other_bytes_is_a_test_double(exact):
+    plan = plan_release(exact, **PROMISE)
+    assert plan.draw(np.random.default_rng(0).bytes)[0].statement.seeded
+    assert not plan.draw(os.urandom)[0].statement.seeded
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"sensitivity": 1.0},
+        {"mechanism": "no noise"},
+        {"mu2": 1e300},
+        {"sigma_int": 2**200},
+    ],
+)
+def test_a_statement_that_its_header_refutes_is_refused(book, exact, claim):
+    private = release(exact, **PROMISE, ledger=book)
+    with pytest.raises(SketchFileError):
+        loads(tampered(private, **claim))
+
+
+def test_a_laplace_count_cannot_claim_less_noise(book, exact):
+    private = release(exact, **PROMISE, ledger=book, count="laplace")
+    with pytest.raises(SketchFileError):
+        loads(tampered(private, count_std=1e-9))

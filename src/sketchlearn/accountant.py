@@ -21,10 +21,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import floor, inf, isfinite, log10, nextafter, sqrt
+from math import floor, inf, isfinite, log10, nan, nextafter, sqrt
 from typing import Any, Literal, final, get_args
 
-from sketchlearn.errors import BudgetExceeded, PrivacyError
+from sketchlearn.errors import BudgetExceeded, PrivacyError, quote
 from sketchlearn.mechanisms import (
     MU_LIMIT,
     gaussian_epsilon,
@@ -52,6 +52,13 @@ _NEIGHBOURS, _COUNT_MODES = get_args(Neighbours), get_args(CountMode)
 _ROUND_UP = 1 + 2.0**-52
 _SHIFT = 1074  # every float64 is a whole number of 2**-1074
 _ONE = 1 << _SHIFT
+
+
+MOST_CHARGES = 2**19
+"""Each release of discrete noise is within 2**-50 of its epsilon of one of Gaussian
+noise (in both directions); so many of them together within 2**-30."""
+
+_SHRINK = 1 - 2.0**-30
 
 
 @final
@@ -231,18 +238,23 @@ class Terms:
         if self.neighbours is None or self.rows_per_unit is None:
             return 1
         same = charge.neighbours == self.neighbours
-        if not same and charge.count_mode == "public":
+        if charge.count_mode == "public" and (not same or self.rows_per_unit > 1):
             raise PrivacyError(
                 "this release tells the number of rows, so it promises nothing about "
-                "a row added or removed, which is what the ledger is about. Nothing "
-                'was released. Use count="joint", or for another dataset make a ledger '
-                'with neighbours="replace".'
+                "a row added or removed, or a person of several rows, which is what "
+                'the ledger is about. Nothing was released. Use count="joint", or for '
+                'another dataset make a ledger with neighbours="replace".'
             )
         k = -(-self.rows_per_unit // charge.rows_per_unit)
         return k if same or self.neighbours == "add_remove" else 2 * k
 
     def require_room(self, spent: Spending, charge: Charge, where: str) -> Spending:
         """What is spent with one more charge; :class:`BudgetExceeded` if too much."""
+        if spent.n_charges >= MOST_CHARGES:
+            raise BudgetExceeded(
+                f"nothing was released. {where} has {spent.n_charges} charges, and "
+                f"what discrete noise costs is set aside for {MOST_CHARGES}."
+            )
         after = spent.plus([charge], self)
         if charge.pure_epsilon and not self.pure_epsilon:
             raise BudgetExceeded(
@@ -283,11 +295,16 @@ class Terms:
 
     @cached_property
     def _mu2_cap(self) -> Fraction:
-        return Fraction(gaussian_mu(self.epsilon, self.delta)) ** 2
+        return Fraction(gaussian_mu(*self._aside)) ** 2
 
     @cached_property
     def _rho_cap(self) -> Fraction:
-        return Fraction(zcdp_rho(self.epsilon, self.delta))
+        return Fraction(zcdp_rho(*self._aside))
+
+    @property
+    def _aside(self) -> tuple[float, float]:
+        """The cap, less what discrete noise may differ from Gaussian noise in all."""
+        return self.epsilon * _SHRINK, self.delta * _SHRINK
 
     def _fits(self, after: Spending) -> bool:
         if not self.pure_epsilon:
@@ -321,7 +338,8 @@ class Terms:
 
 def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
     """Refuse a release whose parts do not fit together."""
-    if neighbours not in _NEIGHBOURS or count not in _COUNT_MODES:
+    texts = isinstance(neighbours, str) and isinstance(count, str)
+    if not texts or neighbours not in _NEIGHBOURS or count not in _COUNT_MODES:
         raise PrivacyError(
             f"neighbours must be one of {_NEIGHBOURS} and count one of "
             f"{_COUNT_MODES}; got {neighbours!r} and {count!r}."
@@ -332,11 +350,17 @@ def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
             'count="joint" (default), or neighbours="replace" if N is public.'
         )
     require_unit(neighbours, rows_per_unit)
+    if count == "public" and rows_per_unit > 1:
+        raise PrivacyError(
+            "somebody with several rows may be replaced by somebody with fewer, so "
+            'that the number of rows tells who is there. Use count="joint" with '
+            "rows_per_unit > 1."
+        )
 
 
 def require_unit(neighbours: Any, rows_per_unit: Any) -> None:
     """Refuse a relation that is not known, or a unit of no whole number of rows."""
-    if neighbours not in _NEIGHBOURS:
+    if not isinstance(neighbours, str) or neighbours not in _NEIGHBOURS:
         raise PrivacyError(
             f"neighbours must be one of {_NEIGHBOURS}; got {neighbours!r}."
         )
@@ -352,9 +376,15 @@ def require_unit(neighbours: Any, rows_per_unit: Any) -> None:
 
 
 def _as_float(name: str, value: Any) -> float:
-    if not is_number(value) or not isfinite(value):
-        raise PrivacyError(f"{name}={value!r} makes no sense: it must be a number.")
-    return float(value)
+    try:
+        number = float(value) if is_number(value) else nan
+    except OverflowError:
+        number = inf
+    if not isfinite(number):
+        raise PrivacyError(
+            f"{name}={quote(value)} makes no sense: it must be a finite number."
+        )
+    return number
 
 
 def _whole(value: float) -> int:

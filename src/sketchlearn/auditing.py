@@ -9,7 +9,8 @@ best, and the other half measure how well it does. With confidence :math:`1 - 10
     \mu \ge \Phi^{-1}(\mathrm{TPR}) - \Phi^{-1}(\mathrm{FPR}),
 
 the second for Gaussian noise only, and much sharper. A lower bound above the promise
-proves it broken; below, nothing is proven, but the game has found nothing.
+shows it broken, with that confidence; below, nothing is proven, but the game has found
+nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, norm
+from scipy.stats import beta, chi2, norm
 
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.ledger import Ledger
 from sketchlearn.mechanisms import gaussian_epsilon, require_budget
-from sketchlearn.privacy import plan_release
+from sketchlearn.privacy import plan_release, release
 from sketchlearn.sketch import sketch_rows
 
 __all__ = [
@@ -47,6 +49,12 @@ Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
 CONFIDENCE = 1e-8
 """Chance of error of each bound; fewer than a hundred are computed in one audit."""
 
+FEWEST = 1000
+"""With fewer releases the bounds say nothing, even if there is no noise at all."""
+
+_SINGLE = 200
+"""Releases that are drawn one by one, as users draw them."""
+
 
 @final
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class AuditReport:
     epsilon_any : float
         Lower bound on the true ε, whatever the noise.
     epsilon_gaussian : float
-        Lower bound on the true ε if the noise is Gaussian.
+        Lower bound on the true ε if the noise is Gaussian; 0 if it is said not to be.
     statistic : str
         What told the datasets apart best.
     n_releases : int
@@ -97,6 +105,7 @@ def audit(
     epsilon: float,
     delta: float,
     n_releases: int = 20_000,
+    gaussian: bool = True,
 ) -> AuditReport:
     """Play the game against a release mechanism.
 
@@ -113,7 +122,10 @@ def audit(
     epsilon, delta : float
         The promise.
     n_releases : int
-        Releases of each dataset; more make the bounds sharper.
+        Releases of each dataset, at least 1,000; more make the bounds sharper.
+    gaussian : bool
+        Whether the noise is Gaussian, which allows much sharper bounds. Say False for
+        a mechanism of your own with other noise.
 
     Returns
     -------
@@ -129,21 +141,67 @@ def audit(
     True
     """
     require_budget(epsilon, delta)
+    if n_releases < FEWEST:
+        raise PrivacyError(
+            f"n_releases={n_releases} are too few to find anything: use at least "
+            f"{FEWEST}."
+        )
     if isinstance(releaser, AbstractFeatureMap):
+        fault = _fault_of_single_releases(releaser, rows, epsilon, delta)
+        if fault is not None:
+            return AuditReport(epsilon, delta, inf, inf, fault, _SINGLE)
         releaser = released_totals(releaser, epsilon=epsilon, delta=delta)
-    without = releaser(rows, n_releases)
-    with_canary = releaser(np.concatenate([rows, canary[None]]), n_releases)
-    shapes = {without.shape[:1], with_canary.shape[:1]}
-    if without.shape != with_canary.shape or without.ndim != 2:
-        raise PrivacyError("releaser(rows, n) must give n rows of equal length.")
-    if shapes != {(n_releases,)}:
-        raise PrivacyError(f"releaser(rows, n) gave other than n={n_releases} rows.")
-    best = (-np.inf, -np.inf, "nothing")
+    without = np.asarray(releaser(rows, n_releases), np.float64)
+    added = np.concatenate([rows, canary[None]])
+    with_canary = np.asarray(releaser(added, n_releases), np.float64)
+    _require_tables(without, with_canary, n_releases)
+    best = (-inf, -inf, "nothing")
     for name, low, high in _statistics(without, with_canary):
-        found = _bounds(low, high, delta)
-        best = max(best, (*found, name), key=lambda item: max(item[0], item[1]))
+        any_noise, normal = _bounds(low, high, delta)
+        found = (any_noise, normal if gaussian else 0.0, name)
+        best = max(best, found, key=lambda item: max(item[0], item[1]))
     bounds = [max(0.0, float(value)) for value in best[:2]]
     return AuditReport(epsilon, delta, bounds[0], bounds[1], best[2], n_releases)
+
+
+def _require_tables(
+    without: NDArray[np.float64], with_canary: NDArray[np.float64], n_releases: int
+) -> None:
+    wide = without.ndim == 2 and without.shape[1] > 0
+    if without.shape != with_canary.shape or not wide:
+        raise PrivacyError("releaser(rows, n) must give n rows of equal length.")
+    if len(without) != n_releases:
+        raise PrivacyError(f"releaser(rows, n) gave other than n={n_releases} rows.")
+
+
+def _fault_of_single_releases(
+    feature_map: AbstractFeatureMap,
+    rows: NDArray[np.floating],
+    epsilon: float,
+    delta: float,
+) -> str | None:
+    """What is wrong with releases as users draw them, one by one; None if nothing."""
+    sketch = sketch_rows(rows, feature_map, progress=False)
+    drawn = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        for _ in range(_SINGLE):
+            book = Ledger.ephemeral(epsilon=epsilon, delta=delta)
+            drawn.append(release(sketch, epsilon=epsilon, delta=delta, ledger=book))
+    statement = drawn[0].statement
+    exact = [*sketch.total.to_ints(), sketch.count * statement.count_weight]
+    noise = np.array(
+        [
+            [float(a - b) for a, b in zip(one.total.to_ints(), exact, strict=True)]
+            for one in drawn
+        ]
+    )
+    squares = ((noise / statement.sigma_int) ** 2).sum()
+    if len(np.unique(noise, axis=0)) < _SINGLE:
+        return "noise that repeats from release to release"
+    if chi2.sf(squares, noise.size) > 1 - CONFIDENCE:
+        return "spread of the noise of single releases"
+    return None
 
 
 def audit_installation(epsilon: float, delta: float, n_releases: int) -> AuditReport:
@@ -181,6 +239,9 @@ def _statistics(
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
     """Numbers that may tell the datasets apart, computed on both."""
     half = len(without) // 2
+    a, b = ((~np.isfinite(table)).sum(axis=1) for table in (without, with_canary))
+    yield "numbers that are not finite", a.astype(np.float64), b.astype(np.float64)
+    without, with_canary = np.nan_to_num(without), np.nan_to_num(with_canary)
     direction = with_canary[:half].mean(axis=0) - without[:half].mean(axis=0)
     yield "projection on the canary", without @ direction, with_canary @ direction
     spread = without[:half].std(axis=0)
@@ -194,7 +255,12 @@ def _statistics(
         yield "difference of two coordinates", a, b
         a, b = (np.log(table.var(axis=1) + 1e-300) for table in both)
         yield "spread of the coordinates", a, b
-    a, b = (np.abs(table - table.mean(axis=0)).max(axis=1) for table in both)
+        centred = without[:half] / np.maximum(spread, max(floor, 1e-150))
+        calmest = np.linalg.eigh(np.cov(centred, rowvar=False))[1][:, 0]
+        calmest /= np.maximum(spread, max(floor, 1e-150))
+        yield "least noisy direction", without @ calmest, with_canary @ calmest
+    middle = without[:half].mean(axis=0)
+    a, b = (np.abs(table - middle).max(axis=1) for table in both)
     yield "largest deviation", a, b
 
 

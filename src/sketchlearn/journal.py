@@ -95,10 +95,11 @@ def locked(path: Path, *, create: bool) -> Iterator[int]:
 
 
 def read(descriptor: int, path: Path, seen: Seen) -> tuple[list[dict[str, Any]], Seen]:
-    """Entries behind what was seen, their chain checked; a torn end is cut off.
+    """Entries behind what was seen, their chain checked; a torn end is left out.
 
     The last entry counts if it is whole, with or without its end of line: only what
-    cannot have been acknowledged, since it is not a whole entry, is cut off.
+    cannot have been acknowledged, since it is not a whole entry, does not, and the next
+    writer writes over it.
     """
     os.lseek(descriptor, 0, os.SEEK_SET)
     if not _starts_with(descriptor, seen):
@@ -110,21 +111,27 @@ def read(descriptor: int, path: Path, seen: Seen) -> tuple[list[dict[str, Any]],
     return _read_tail(descriptor, path, seen)
 
 
-def append(descriptor: int, body: Mapping[str, Any], seen: Seen) -> Seen:
+def append(descriptor: int, path: Path, body: Mapping[str, Any], seen: Seen) -> Seen:
     """Write one entry behind what was seen; it is on the disk on return."""
     last = chain_hash(seen.last, body)
     line = canonical_json({**body, "hash": last}).encode() + b"\n"
     data = line if seen.ended else b"\n" + line
+    os.ftruncate(descriptor, seen.size)  # what a writer that died left behind
     os.lseek(descriptor, seen.size, os.SEEK_SET)
     rest = memoryview(data)
     try:
         while rest:
             rest = rest[retry(os.write, descriptor, rest) :]
     except OSError:
-        with suppress(OSError):  # else it is cut off by the next reader
+        with suppress(OSError):  # else it is cut off by the next writer
             os.ftruncate(descriptor, seen.size)
         raise
     sync(descriptor)
+    if not _has_name(descriptor, path):
+        raise LedgerError(
+            f"{str(path)!r} was replaced while it was written to. Nothing was "
+            "released. Put the right file back."
+        )
     return seen.after(data, 1, last, ended=True)
 
 
@@ -153,7 +160,10 @@ def _open(path: Path, *, create: bool) -> int:
         descriptor = int(retry(os.open, str(path), flags, 0o600))
     except FileNotFoundError as error:
         if create:
-            raise
+            raise LedgerError(
+                f"the folder of the ledger {str(path)!r} does not exist; create it "
+                "first."
+            ) from error
         raise LedgerError(
             f"there is no ledger {str(path)!r}. Create it once for each dataset: "
             "Ledger(path, epsilon=..., delta=...)."
@@ -203,8 +213,10 @@ def _read_tail(
     start = 0
     if data and not seen.ended:  # the next writer has put the end of line there
         start = 1
-        if data[:1] != b"\n":
+        if data[:1] != b"\n" and b"\n" in data:
             raise LedgerError(_damaged(path, seen.n_lines))
+        if data[:1] != b"\n":  # or nobody has, and this is what is left out
+            return [], seen
     end = max(data.rfind(b"\n") + 1, start)
     entries: list[dict[str, Any]] = []
     last = seen.last
@@ -221,8 +233,6 @@ def _read_tail(
         last, end = entry["hash"], end + length
     ended = entry is None and (seen.ended or bool(data))
     found = seen.after(data[:end], len(entries), last, ended=ended)
-    if end < len(data):  # never acknowledged: the writer died
-        os.ftruncate(descriptor, found.size)
     return entries, found
 
 

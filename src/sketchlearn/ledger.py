@@ -26,7 +26,7 @@ from sketchlearn.entries import (
     read_account,
     unit_of,
 )
-from sketchlearn.errors import LedgerError
+from sketchlearn.errors import LedgerError, PrivacyError
 from sketchlearn.journal import Seen, append, locked, read, sync_folder
 
 __all__ = ["Charge", "Ledger", "LedgerSummary"]
@@ -123,7 +123,7 @@ class Ledger:
                 self._account = read_account(lines, seen, self.path)
                 _require_same(self._account.terms, terms, self.path)
             else:
-                seen = append(descriptor, header_of(terms), seen)
+                seen = append(descriptor, self.path, header_of(terms), seen)
                 self._account = Account(terms, seen=seen)
         sync_folder(self.path)
 
@@ -153,7 +153,7 @@ class Ledger:
                 raise LedgerError(f"{str(path)!r} is empty; it is not a ledger.")
             ledger._account = read_account(lines, seen, ledger.path)
             if neighbours is not None or rows_per_unit is not None:
-                ledger._state_unit(descriptor, neighbours, rows_per_unit)
+                ledger._state_unit(descriptor, ledger.path, neighbours, rows_per_unit)
         return ledger
 
     @classmethod
@@ -210,6 +210,8 @@ class Ledger:
 
         On return the charge is on the disk.
         """
+        if not isinstance(charge, Charge):
+            raise PrivacyError(f"a ledger takes a Charge; got {type(charge).__name__}.")
         if self.path is None:
             self._require_own_process()
             with self._lock:
@@ -230,7 +232,7 @@ class Ledger:
                     'Ledger.open(path, neighbours="add_remove", rows_per_unit=1).'
                 )
             spent = account.terms.require_room(account.spent, charge, str(self.path))
-            seen = append(descriptor, line_of(charge), account.seen)
+            seen = append(descriptor, self.path, line_of(charge), account.seen)
             self._account = replace(account, version=VERSION, spent=spent, seen=seen)
 
     @property
@@ -303,8 +305,10 @@ class Ledger:
         self._account = add_lines(self._account, lines, seen, path)
         return self._account
 
-    def _state_unit(self, descriptor: int, neighbours: Any, rows_per_unit: Any) -> None:
-        account, path = self._account, self.path
+    def _state_unit(
+        self, descriptor: int, path: Path, neighbours: Any, rows_per_unit: Any
+    ) -> None:
+        account = self._account
         require_unit(neighbours, rows_per_unit)
         terms = replace(
             account.terms, neighbours=neighbours, rows_per_unit=rows_per_unit
@@ -312,7 +316,7 @@ class Ledger:
         if account.terms.neighbours is not None:
             _require_same(account.terms, terms, path)
             return
-        seen = append(descriptor, unit_of(terms), account.seen)
+        seen = append(descriptor, path, unit_of(terms), account.seen)
         self._account = replace(account, terms=terms, version=VERSION, seen=seen)
 
     def _require_own_process(self) -> None:

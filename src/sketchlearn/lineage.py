@@ -1,9 +1,11 @@
 """Lineage: which passes over rows are inside a sketch.
 
-Every pass draws a random identifier, its *run*. Merging unites runs and refuses those
-that would count twice; subtracting takes them away. A run of which some rows were
-forgotten by sketching these again is only partly inside, and is marked with ``~``.
-Runs never leave the data holder: their number is an exact count.
+Every pass draws a random identifier, its *run*. A sketch is a sum of runs, each taken
+once: merging adds them, subtracting takes them away, and a run that was subtracted
+without having been added (rows sketched again, to forget them) stands there with a
+minus until it is added again. What would have to stand there twice is refused, since a
+row that counts twice is twice as visible. Runs never leave the data holder: their
+number is an exact count.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ __all__ = [
 ]
 
 Lineage = frozenset[str] | None
-"""Runs inside a sketch; None when there are more than can be listed."""
+"""Runs inside a sketch; None when they are not known, or more than can be listed."""
 
 MAX_LINEAGE = 4096
 """A sketch merged from more runs than this no longer lists them."""
 
-PART = "~"
-"""Mark of a run that is only partly inside."""
+MINUS = "-"
+"""Mark of a run that was taken away and never added."""
 
-_RUNS = re.compile(r"(~?[0-9a-f]{32}(,~?[0-9a-f]{32})*)?", re.ASCII)
+_RUNS = re.compile(r"(-?[0-9a-f]{32}(,-?[0-9a-f]{32})*)?", re.ASCII)
 
 
 def new_lineage() -> frozenset[str]:
@@ -42,8 +44,8 @@ def new_lineage() -> frozenset[str]:
 
 
 def runs_of(lineage: Lineage) -> frozenset[str]:
-    """The runs, whole or partly inside, without marks; none where not known."""
-    return frozenset(run.removeprefix(PART) for run in lineage or ())
+    """The runs, added or taken away, without marks; none where not known."""
+    return frozenset(run.removeprefix(MINUS) for run in lineage or ())
 
 
 def merged_lineage(left: Lineage, right: Lineage) -> Lineage:
@@ -53,35 +55,63 @@ def merged_lineage(left: Lineage, right: Lineage) -> Lineage:
     ------
     PrivacyError
         If a run is in both: its rows would count twice.
+
+    Examples
+    --------
+    >>> merged_lineage(frozenset({"a", "-b"}), frozenset({"b", "c"})) == {"a", "c"}
+    True
     """
     if left is None or right is None:
         return None
-    fewer, more = (left, right) if len(left) < len(right) else (right, left)
-    shared = [run for run in runs_of(fewer) if run in more or PART + run in more]
+    shared = left & right
     if shared:
         raise PrivacyError(
             f"these sketches share the run {min(shared)[:6]}..: the same rows would "
             "count twice. If they are different rows, say so with "
             "left + right.with_new_lineage()."
         )
-    both = left | right
-    return both if len(both) <= MAX_LINEAGE else None
+    return _united(left, right)
 
 
 def remaining_lineage(whole: Lineage, part: Lineage) -> Lineage:
     """Runs of a difference.
 
-    Whole runs of ``part`` are gone. Where it has others than ``whole`` (rows sketched
-    again, to forget them), any run of ``whole`` may have lost rows.
+    Raises
+    ------
+    PrivacyError
+        If a run was taken away before, and never added.
+
+    Examples
+    --------
+    >>> remaining_lineage(frozenset({"a", "b"}), frozenset({"b", "c"})) == {"a", "-c"}
+    True
     """
-    if whole is None:
+    if whole is None or part is None:
         return None
-    gone = frozenset() if part is None else part
-    inside = runs_of(whole)
-    rest = frozenset(run for run in whole if run.removeprefix(PART) not in gone)
-    if part is not None and gone <= inside:
-        return rest
-    return frozenset(PART + run.removeprefix(PART) for run in rest)
+    gone = frozenset(_opposite(run) for run in part)
+    shared = whole & gone
+    if shared:
+        run = min(shared).removeprefix(MINUS)
+        raise PrivacyError(
+            f"the run {run[:6]}.. was taken out of this sketch before: the same rows "
+            "would be forgotten twice. If they are different rows, say so with "
+            "left - right.with_new_lineage()."
+        )
+    return _united(whole, gone)
+
+
+def _united(left: frozenset[str], right: frozenset[str]) -> Lineage:
+    """Both, without the runs that are added in one and taken away in the other."""
+    fewer, more = (left, right) if len(left) < len(right) else (right, left)
+    kept = frozenset(run for run in fewer if _opposite(run) not in more)
+    if len(kept) < len(fewer):
+        more -= frozenset(_opposite(run) for run in fewer - kept)
+    both = more | kept
+    return both if len(both) <= MAX_LINEAGE else None
+
+
+def _opposite(run: str) -> str:
+    return run[1:] if run.startswith(MINUS) else MINUS + run
 
 
 def format_lineage(lineage: Lineage) -> str:
@@ -93,7 +123,8 @@ def parse_lineage(text: str) -> Lineage:
     """Undo :func:`format_lineage`."""
     if text == "*":
         return None
-    runs = text.split(",") if text else []
-    if _RUNS.fullmatch(text) is None or len(runs) > MAX_LINEAGE:
+    runs = frozenset(text.split(",")) if text else frozenset()
+    plain = _RUNS.fullmatch(text) is not None and len(runs) <= MAX_LINEAGE
+    if not plain or len(runs_of(runs)) < len(runs):
         raise SketchFileError("has a malformed lineage; get the original file.")
-    return frozenset(runs)
+    return runs

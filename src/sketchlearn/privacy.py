@@ -14,13 +14,14 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, exp, isqrt, log2, sqrt
+from math import ceil, log2
 from numbers import Real
 from typing import Any, final
 
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.exact import Int128Array
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.kinds import KINDS
 from sketchlearn.ledger import Charge, Ledger
 from sketchlearn.lineage import runs_of
 from sketchlearn.mechanisms import gaussian_mu, require_budget
@@ -28,25 +29,18 @@ from sketchlearn.noise import RandomBytes, discrete_gaussian, discrete_laplace
 from sketchlearn.released import PrivateSketch, merge_disjoint
 from sketchlearn.sketch import Sketch, require_same_columns
 from sketchlearn.statement import (
+    MECHANISMS,
     CountMode,
     Neighbours,
     PrivacyStatement,
+    count_weight,
+    laplace_std,
     require_modes,
+    sensitivity_steps,
 )
 from sketchlearn.version import __version__
 
-__all__ = [
-    "PlannedRelease",
-    "PrivateSketch",
-    "count_weight",
-    "merge_disjoint",
-    "plan_release",
-    "release",
-    "release_by_label",
-]
-
-COUNT_WEIGHT = 0.5
-"""r of the joint count: the best trade between the count and the other numbers."""
+__all__ = ["PrivateSketch", "merge_disjoint", "release", "release_by_label"]
 
 _MARGIN = Fraction(1) + Fraction(1, 2**30)
 
@@ -147,36 +141,38 @@ def release_by_label(
     -------
     dict of label to PrivateSketch
     """
-    public = list(labels)
-    if not sketches or not public or len(set(public)) < len(public):
-        raise PrivacyError("labels must be a public list of different labels.")
-    stray = [label for label in sketches if label not in public]
-    if stray:
-        raise PrivacyError(
-            f"{len(stray)} sketches have a label that is not in the public list; "
-            "nothing was released. Declare every possible label beforehand."
-        )
+    public = _public_labels(sketches, labels)
     some = next(iter(sketches.values()))
-    empty = replace(some, total=Int128Array.zeros(some.size), count=0)
+    if not all(isinstance(part, Sketch) for part in sketches.values()):
+        raise PrivacyError("release_by_label takes exact sketches, one for each label.")
+    for part in sketches.values():
+        some.features.require_same(part.features, "release together")
+        if part.columns != some.columns:
+            require_same_columns(some.columns, part.columns, "release together")
+            raise PrivacyError(
+                "some of these sketches have column names and others not, which would "
+                "tell the labels that have rows. Sketch all of them alike."
+            )
+    runs = [run for part in sketches.values() for run in runs_of(part.lineage)]
+    if len(set(runs)) < len(runs):
+        raise PrivacyError(
+            "the same rows are in the sketches of several labels; a row has one label. "
+            "Nothing was released. If they are different rows, say so with "
+            "sketch.with_new_lineage()."
+        )
     # A label without rows must look like any other: planned, drawn, and named anew.
+    at_hand = [part.source_map for part in sketches.values() if part.source_map]
+    source = at_hand[0] if at_hand else None
+    empty = replace(some, total=Int128Array.zeros(some.size), count=0)
     plans = {
         label: plan_release(
-            sketches.get(label, empty),
+            replace(sketches.get(label, empty), source_map=source),
             epsilon=epsilon,
             delta=delta,
             rows_per_unit=rows_per_unit,
         )
         for label in public
     }
-    for part in sketches.values():
-        some.features.require_same(part.features, "release together")
-        require_same_columns(some.columns, part.columns, "release together")
-    runs = [run for part in sketches.values() for run in runs_of(part.lineage)]
-    if len(set(runs)) < len(runs):
-        raise PrivacyError(
-            "the same rows are in the sketches of several labels; a row has one label. "
-            "Nothing was released."
-        )
     charge = replace(plans[public[0]].charge, lineage=tuple(sorted(runs)))
     _open_ledger(ledger).charge(charge)
     return {label: plan.draw(os.urandom)[0] for label, plan in plans.items()}
@@ -187,7 +183,9 @@ def release_by_label(
 class PlannedRelease:
     """A release that was checked and calibrated, and not yet paid for or drawn.
 
-    The one door to noise: whatever is released was drawn by :meth:`draw`.
+    The one door to noise: whatever is released was drawn by :meth:`draw`. Not public:
+    drawing is not paying, and what is drawn from other bytes than the operating
+    system's is marked as a test double.
 
     Parameters
     ----------
@@ -231,7 +229,8 @@ class PlannedRelease:
             exact.append(self.sketch.count * statement.count_weight)
         m = len(exact)
         noise = discrete_gaussian(statement.sigma_int, n * m, random_bytes=random_bytes)
-        promise = replace(statement, lineage=(self.release_id,))
+        seeded = statement.seeded or random_bytes is not os.urandom
+        promise = replace(statement, lineage=(self.release_id,), seeded=seeded)
         drawn = []
         for start in range(0, n * m, m):
             pairs = zip(exact, noise[start : start + m], strict=True)
@@ -277,20 +276,25 @@ def plan_release(
     require_modes(neighbours, count, rows_per_unit)
     # Plain Python numbers: NumPy's would overflow or round in what follows.
     epsilon, delta, rows_per_unit = float(epsilon), float(delta), int(rows_per_unit)
-    spec = _require_releasable(sketch)
+    feature_map = _require_releasable(sketch)
+    spec = feature_map.spec
     count_epsilon = _count_epsilon(epsilon, count_share) if count == "laplace" else 0.0
-    factor = rows_per_unit * (2 if neighbours == "replace" else 1)
-    squared = (factor * spec.norm_steps) ** 2
-    weight = 0
-    if count == "joint":
-        weight = count_weight(spec)
-        squared += (rows_per_unit * weight) ** 2
-    sensitivity = isqrt(squared) + 1  # in lattice steps, never too small
+    sensitivity = sensitivity_steps(spec, neighbours, count, rows_per_unit)
     shrink = 1 - 2.0**-30
     mu = gaussian_mu((epsilon - count_epsilon) * shrink, delta * shrink)
     sigma = ceil(Fraction(sensitivity) / Fraction(mu) * _MARGIN)
-    if 67 * (spec.sketch_size + 1) * 2**31 > epsilon * sigma**2:
+    # Discrete noise is within exp(67 / sigma**2) of rounded Gaussian noise, for each
+    # number of the sketch; half a million releases together stay within 2**-30 of
+    # epsilon, which the ledger sets aside.
+    if 67 * (spec.sketch_size + 1) * 2**50 > epsilon * sigma**2:
         raise PrivacyError("the lattice is too coarse for this promise.")
+    largest = max(abs(value) for value in (*sketch.total.to_ints(), 0))
+    if max(largest, sketch.count * count_weight(spec)) + 64 * sigma >= 2**127:
+        raise PrivacyError(
+            "the noise of this promise does not fit in 128 bits beside the total. "
+            "Nothing was released. Use a larger epsilon, fewer rows_per_unit, or parts "
+            "of a map whose norm bounds are less different."
+        )
     _warn_of_large_delta(delta, sketch.count)
     statement = PrivacyStatement(
         epsilon=float(epsilon),
@@ -299,25 +303,49 @@ def plan_release(
         neighbours=neighbours,
         unit="record" if rows_per_unit == 1 else "group",
         rows_per_unit=int(rows_per_unit),
-        mechanism="discrete Gaussian"
-        + (", discrete Laplace count" if count == "laplace" else ""),
+        mechanism=MECHANISMS[count == "laplace"],
         sensitivity=float(Fraction(sensitivity) / Fraction(2) ** spec.frac_bits),
         sigma_int=sigma,
         frac_bits=spec.frac_bits,
         count_mode=count,
-        count_weight=weight,
+        count_weight=count_weight(spec) if count == "joint" else 0,
         count_epsilon=count_epsilon,
-        count_std=_laplace_std(count_epsilon, rows_per_unit),
+        count_std=laplace_std(count_epsilon, rows_per_unit),
         feature_map=spec.fingerprint,
         lineage=None,
         library_version=__version__,
     )
-    return PlannedRelease(sketch, statement, os.urandom(16).hex())
+    verified = replace(sketch, source_map=feature_map)
+    return PlannedRelease(verified, statement, os.urandom(16).hex())
 
 
-def _require_releasable(sketch: Sketch) -> FeatureSpec:
+def _public_labels(sketches: Mapping[Any, Sketch], labels: Iterable[Any]) -> list[Any]:
+    """The declared labels, after checking that no sketch has another."""
+    public = list(labels)
+    try:
+        repeated = len(set(public)) < len(public)
+    except TypeError as error:
+        raise PrivacyError(f"labels must be hashable; {error}.") from error
+    if not sketches or not public or repeated:
+        raise PrivacyError("labels must be a public list of different labels.")
+    stray = [label for label in sketches if label not in public]
+    if stray:
+        raise PrivacyError(
+            f"{len(stray)} sketches have a label that is not in the public list; "
+            "nothing was released. Declare every possible label beforehand."
+        )
+    return public
+
+
+def _require_releasable(sketch: Sketch) -> AbstractFeatureMap:
+    """The verified map of a sketch that may be released."""
     if isinstance(sketch, PrivateSketch):
         raise PrivacyError("this sketch is released already; decode it as it is.")
+    if not isinstance(sketch, Sketch):
+        raise PrivacyError(
+            f"release takes a sketch, as sketch_rows makes it; got a "
+            f"{type(sketch).__name__}."
+        )
     spec = sketch.features
     if sketch.pooling != "mean":
         raise PrivacyError(
@@ -353,7 +381,7 @@ def _require_releasable(sketch: Sketch) -> FeatureSpec:
             "many to list, or made by hand), so that rows may have been added twice. "
             "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
         )
-    return feature_map.spec
+    return feature_map
 
 
 def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
@@ -364,11 +392,24 @@ def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
             "where the constants of this map come from is not known: attach the map "
             "with sketch.with_map(feature_map) before releasing."
         )
+    if at_hand is not None and not _is_ours(at_hand):
+        raise PrivacyError(
+            "the norm bound of a feature map of your own is your word only. Clip it: "
+            "clipped(feature_map, norm_bound=S), and sketch the rows with that."
+        )
+    own = at_hand is not None and not _is_ours(getattr(at_hand, "inner", at_hand))
     stored = at_hand is not None and bool(at_hand.stored_weights)
-    if at_hand is None or (spec.text and not stored):
+    if at_hand is None or (spec.text and not stored and not own):
         at_hand = spec.build()
     spec.require_equal(at_hand.spec)
     return at_hand
+
+
+def _is_ours(feature_map: AbstractFeatureMap) -> bool:
+    """Whether the library computes these features, and so knows their bounds."""
+    kind = KINDS.get(feature_map.kind)
+    cls = type(feature_map)
+    return kind is not None and kind.path == f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _count_epsilon(epsilon: float, share: float) -> float:
@@ -383,21 +424,6 @@ def _count_epsilon(epsilon: float, share: float) -> float:
             "the count or to the sum: choose one nearer to 0.1."
         )
     return spent
-
-
-def count_weight(spec: FeatureSpec) -> int:
-    """Lattice steps one row is worth in the count coordinate, ceil(alpha S 2^k)."""
-    alpha = sqrt(COUNT_WEIGHT / sqrt(spec.sketch_size))
-    bound = Fraction(spec.norm_bound or 0)
-    return ceil(Fraction(alpha) * bound * Fraction(2) ** spec.frac_bits)
-
-
-def _laplace_std(epsilon: float, rows_per_unit: int) -> float:
-    """Standard deviation of the discrete Laplace noise of a count."""
-    if not epsilon:
-        return 0.0
-    decay = exp(-epsilon / rows_per_unit)
-    return sqrt(2 * decay) / (1 - decay)
 
 
 def _warn_of_large_delta(delta: float, count: int) -> None:

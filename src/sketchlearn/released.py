@@ -127,7 +127,7 @@ class PrivateSketch:
         return replace(self, source_map=feature_map)
 
     def __add__(self, other: object) -> PrivateSketch:
-        if isinstance(other, PrivateSketch):
+        if isinstance(other, PrivateSketch | int):  # sum() starts with 0
             raise PrivacyError(
                 "released sketches are merged with merge_disjoint(a, b), which states "
                 "that no person is in both."
@@ -183,8 +183,10 @@ def merge_disjoint(*releases: PrivateSketch) -> PrivateSketch:
             "merge_disjoint takes released sketches, at least one. Exact sketches are "
             "merged with +, before they are released once."
         )
-    for other in releases[1:]:
+    columns = next((one.columns for one in releases if one.columns), None)
+    for other in releases:
         _require_compatible(releases[0], other)
+        require_same_columns(columns, other.columns, "merge")
     statement = _merged_statement([one.statement for one in releases])
     counts = [one.noisy_count for one in releases]
     known = [count for count in counts if count is not None]
@@ -194,13 +196,12 @@ def merge_disjoint(*releases: PrivateSketch) -> PrivateSketch:
         statement=statement,
         noisy_count=sum(known) if len(known) == len(counts) else None,
         source_map=next((one.source_map for one in releases if one.source_map), None),
-        columns=next((one.columns for one in releases if one.columns), None),
+        columns=columns,
     )
 
 
 def _require_compatible(left: PrivateSketch, right: PrivateSketch) -> None:
     left.features.require_same(right.features, "merge")
-    require_same_columns(left.columns, right.columns, "merge")
     a, b = left.statement, right.statement
     for name in ("neighbours", "count_mode", "count_weight", "rows_per_unit", "seeded"):
         if getattr(a, name) != getattr(b, name):

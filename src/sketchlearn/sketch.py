@@ -155,7 +155,7 @@ class Sketch:
         if not isinstance(other, Sketch):
             return NotImplemented
         self._require_compatible(other, "merge")
-        lineage = merged_lineage(self.lineage, other.lineage)
+        lineage = merged_lineage(self._known_lineage, other._known_lineage)
         source = self.source_map or other.source_map
         named = self if self.columns else other
         if self.count == 0 or other.count == 0:
@@ -183,7 +183,7 @@ class Sketch:
             )
         source = self._map_at_hand() or other._map_at_hand()
         total, count = self.total - other.total, self.count - other.count
-        lineage = remaining_lineage(self.lineage, other.lineage)
+        lineage = remaining_lineage(self._known_lineage, other._known_lineage)
         rest = self._replace(total, count, lineage, source)
         if not rest.is_possible:
             raise RemovalError(
@@ -227,6 +227,11 @@ class Sketch:
         # Features of version 1 were rounded one by one: their sums obey nothing more.
         known = self.source_map if spec.version > 1 else None
         return known is None or known.is_possible_total(self.total, self.count)
+
+    @property
+    def _known_lineage(self) -> Lineage:
+        """The runs; rows without any come from nobody knows where."""
+        return None if self.count and not self.lineage else self.lineage
 
     def _map_at_hand(self) -> AbstractFeatureMap | None:
         """The map, if it is here or its description suffices."""

@@ -9,14 +9,31 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from math import isfinite
+from math import ceil, exp, isfinite, isqrt, sqrt
 from typing import Any, final
 
 from sketchlearn.accountant import CountMode, Neighbours, require_modes
 from sketchlearn.errors import PrivacyError
+from sketchlearn.features.base import FeatureSpec
 from sketchlearn.mechanisms import gaussian_mu, require_budget
 
-__all__ = ["Budget", "CountMode", "Neighbours", "PrivacyStatement", "require_modes"]
+__all__ = [
+    "MECHANISMS",
+    "Budget",
+    "CountMode",
+    "Neighbours",
+    "PrivacyStatement",
+    "count_weight",
+    "laplace_std",
+    "require_modes",
+    "sensitivity_steps",
+]
+
+COUNT_WEIGHT = 0.5
+"""r of the joint count: the best trade between the count and the other numbers."""
+
+MECHANISMS = ("discrete Gaussian", "discrete Gaussian, discrete Laplace count")
+"""Without and with a Laplace count."""
 
 
 @final
@@ -121,8 +138,8 @@ class PrivacyStatement:
         texts = (self.mechanism, self.feature_map, self.library_version)
         if not all(type(t) is str and re.fullmatch("[ -~]{0,80}", t) for t in texts):
             return False
-        # Powers of two and quotients of these stay small.
-        if abs(self.frac_bits) > 1200 or max(whole) >= 2**1300:
+        # Numbers of 128 bits, in units that a float holds.
+        if not -800 <= self.frac_bits <= 1200 or max(whole) >= 2**127:
             return False
         try:
             require_budget(self.epsilon, self.delta)
@@ -136,11 +153,57 @@ class PrivacyStatement:
             return False
         if self.unit != ("record" if self.rows_per_unit == 1 else "group"):
             return False
+        least = laplace_std(self.count_epsilon, self.rows_per_unit)
+        if self.mechanism != MECHANISMS[laplace] or self.count_std < least:
+            return False
         # The noise must be at least what the promise asks of this sensitivity.
         try:
             mu = gaussian_mu(self.epsilon - self.count_epsilon, self.delta)
+            most = gaussian_mu(self.epsilon, self.delta) ** 2 * (1 + 1e-9)
         except PrivacyError:
             return False
         step = Fraction(2) ** -self.frac_bits
         ratio = float(Fraction(self.sensitivity) / (self.sigma_int * step))
-        return 0 < ratio <= mu * (1 + 1e-9) and self.mu2 >= ratio**2 * (1 - 1e-9)
+        paid = ratio**2 * (1 - 1e-9) <= self.mu2 <= most
+        return 0 < ratio <= mu * (1 + 1e-9) and paid
+
+    def is_about(self, spec: FeatureSpec) -> bool:
+        """Whether a release of this map can promise it."""
+        if (self.feature_map, self.frac_bits) != (spec.fingerprint, spec.frac_bits):
+            return False
+        if spec.norm_bound is None:
+            return False
+        weight = count_weight(spec) if self.count_mode == "joint" else 0
+        steps = sensitivity_steps(
+            spec, self.neighbours, self.count_mode, self.rows_per_unit
+        )
+        needed = float(Fraction(steps) / Fraction(2) ** spec.frac_bits)
+        if spec.version == 1:  # it was computed from rounded bounds
+            needed *= 1 - 1e-6
+        return self.count_weight == weight and self.sensitivity >= needed
+
+
+def sensitivity_steps(
+    spec: FeatureSpec, neighbours: str, count: str, rows_per_unit: int
+) -> int:
+    """Largest change of the total by one unit, count included, in lattice steps."""
+    factor = rows_per_unit * (2 if neighbours == "replace" else 1)
+    squared = (factor * spec.norm_steps) ** 2
+    if count == "joint":
+        squared += (rows_per_unit * count_weight(spec)) ** 2
+    return isqrt(squared) + 1  # never too small
+
+
+def count_weight(spec: FeatureSpec) -> int:
+    """Lattice steps one row is worth in the count coordinate, ceil(alpha S 2^k)."""
+    alpha = sqrt(COUNT_WEIGHT / sqrt(spec.sketch_size))
+    bound = Fraction(spec.norm_bound or 0)
+    return ceil(Fraction(alpha) * bound * Fraction(2) ** spec.frac_bits)
+
+
+def laplace_std(epsilon: float, rows_per_unit: int) -> float:
+    """Standard deviation of the discrete Laplace noise of a count."""
+    if not epsilon:
+        return 0.0
+    decay = exp(-epsilon / rows_per_unit)
+    return sqrt(2 * decay) / (1 - decay)

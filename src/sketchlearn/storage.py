@@ -39,9 +39,9 @@ from sketchlearn.errors import SketchFileError, UnsavableError
 from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, build_map
 from sketchlearn.features.kinds import KINDS, declare
-from sketchlearn.lineage import format_lineage, parse_lineage
+from sketchlearn.lineage import format_lineage, parse_lineage, runs_of
 from sketchlearn.pooling import get_pooling
-from sketchlearn.privacy import PrivateSketch, count_weight
+from sketchlearn.privacy import PrivateSketch
 from sketchlearn.sketch import Sketch
 from sketchlearn.statement import PrivacyStatement
 
@@ -71,7 +71,7 @@ _SKETCH_FIELDS = {
     "value_bound": _HEX_FLOAT,
     "clip": f"({_HEX_FLOAT})?",
     "pooling": "[a-z0-9.:+-]{1,40}",
-    "lineage": r"\*|[~,0-9a-f]*",
+    "lineage": r"\*|[,0-9a-f-]*",
     "privacy": "",
     "columns": r"(\[.*\])?",
 }
@@ -386,18 +386,17 @@ def _unpack_private(
     if not joint:
         wanted["count"] = "int64", (1,)
     _require_tensors(tensors, wanted)
-    agree = statement.feature_map == spec.fingerprint
-    if not agree or statement.frac_bits != spec.frac_bits:
-        fail("has a privacy statement about another feature map.")
-    rows = statement.rows_per_unit * (2 if statement.neighbours == "replace" else 1)
-    if spec.norm_bound is None or statement.sensitivity < rows * spec.norm_bound:
-        fail("promises more than its noise can keep; it was forged.")
-    if statement.count_weight != (count_weight(spec) if joint else 0):
-        fail("has another count weight than its feature map; it was forged.")
+    if not statement.is_about(spec):
+        fail(
+            "has a privacy statement about another feature map, or promises more than "
+            "its noise can keep; it was forged."
+        )
     total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
     count = None if joint else int(tensors["count"][0])
     inside = parse_lineage(_whole_text("lineage", fields, tensors))
     if inside is not None:
+        if inside != runs_of(inside):
+            fail("has a malformed lineage; get the original file.")
         statement = replace(statement, lineage=tuple(sorted(inside)))
     columns = _unpack_columns(fields, tensors, spec.n_features)
     return PrivateSketch(total, spec, statement, count, columns=columns)

@@ -80,7 +80,9 @@ def release(
 @click.command()
 @click.option("--epsilon", default=1.0, show_default=True)
 @click.option("--delta", default=1e-5, show_default=True)
-@click.option("--releases", default=20_000, show_default=True, type=click.IntRange(100))
+@click.option(
+    "--releases", default=20_000, show_default=True, type=click.IntRange(1000)
+)
 @JSON
 def audit(epsilon: float, delta: float, releases: int, as_json: bool) -> None:
     """Play the privacy game against this installation's own release."""

@@ -169,9 +169,12 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         size = self._mixture(self.n_components)._size(n_features, 2)
         units = _deviations(first)
         extremes = None if rows is None else extremes_of(rows)
+        rounds = {c: SecondRound(part, size, extremes) for c, part in first.items()}
+        # Units come from all classes: one that was not paid for shows in every map.
+        public = all(known.origin == "declared" for known in rounds.values())
         maps: dict[Any, AbstractFeatureMap] = {}
-        for label, sketch in first.items():
-            known = SecondRound(sketch, size, extremes)
+        for label, known in rounds.items():
+            known.origin = "declared" if public else "data"
             cells = plan_cells(
                 known,
                 n_components=self.n_components,
@@ -181,7 +184,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             )
             parts = [known.part] if cells is None else [known.part, cells]
             both = ConcatenatedFeatures(parts)
-            maps[label] = both.with_columns(sketch.feature_map.columns)
+            maps[label] = both.with_columns(first[label].feature_map.columns)
         return maps
 
     @override

@@ -112,7 +112,7 @@ class SecondRound:
         if extremes is not None:
             low, high = np.maximum(low, extremes[0]), np.minimum(high, extremes[1])
         self.low, self.high = low, high
-        declared = part.origin == "declared" and extremes is None
+        declared = first.feature_map.origin == "declared" and extremes is None
         paid = isinstance(first, PrivateSketch) and not first.statement.seeded
         public = paid and declared
         self.origin: Origin = "declared" if public else "data"

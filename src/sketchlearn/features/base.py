@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from numbers import Real
 from typing import Any, ClassVar, Self, TypeVar, cast, final
 
 import numpy as np
@@ -425,7 +426,8 @@ def _names(columns: Any, n_features: int) -> tuple[str, ...]:
 
 def require_bound(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a number that exact arithmetic can use."""
-    if isinstance(value, bool) or not 1e-250 < value < 1e250:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 1e-250 < value < 1e250:
         raise FeatureMapError(
             f"{name} must be a positive finite number (1e-250 to 1e250); got {value!r}."
         )

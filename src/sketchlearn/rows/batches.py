@@ -310,8 +310,8 @@ def open_rows(
         What to do with rows that hold NaN, infinities or missing values.
     header : bool, optional
         Whether the first line of CSV files holds the names of the columns; without
-        one they are named f0, f1 and so on. By default it does, and a first line of
-        nothing but numbers is refused.
+        one they are named f0, f1 and so on. By default it does, and a first line
+        that may be a row (of numbers alone, or with a decimal) is refused.
     progress : bool, optional
         Show progress on stderr if that is a terminal; by default for long inputs.
     n_features : int, optional

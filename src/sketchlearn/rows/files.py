@@ -174,6 +174,9 @@ def _schema_piece(
     return Piece(repr(str(path)), names, types, read, n_rows)
 
 
+_MISSING = ("", "na", "n/a", "#n/a", "null", "none", "?", "-")
+
+
 def _csv_piece(
     path: Path, encoded: Mapping[str, pa.DataType], header: bool | None
 ) -> Piece:
@@ -184,11 +187,11 @@ def _csv_piece(
     with _blaming(path), csv.open_csv(path, read_options=reading) as first:
         found = first.schema
         names = list(found.names)
-    if header is None and all(_looks_like_data(name) for name in names):
+    if header is None and _may_be_row(names):
         raise RowsError(
-            f"the first line of {str(path)!r} holds nothing but numbers: names, or a "
-            "row? Open it with open_rows(path, header=False) if it is a row (columns "
-            "are then named f0, f1 and so on), or header=True if these are names."
+            f"the first line of {str(path)!r} holds numbers: names, or a row? Open it "
+            "with open_rows(path, header=False) if it is a row (columns are then named "
+            "f0, f1 and so on), or header=True if these are names."
         )
     whole = {field.name for field in found if pa.types.is_integer(field.type)}
     types = {field.name: field.type for field in found}
@@ -217,12 +220,27 @@ def _csv_piece(
     return _schema_piece(path, schema, read, None)
 
 
+def _may_be_row(names: Sequence[str]) -> bool:
+    """Whether a first line may be a row and not names.
+
+    All of it are values, or one is a number that nobody would call a column: years
+    are names, decimals are not.
+    """
+    values = [name for name in names if _looks_like_data(name)]
+    odd = [name for name in values if name.strip() and not name.strip().isdecimal()]
+    return len(values) == len(names) or any(map(_is_number, odd))
+
+
 def _looks_like_data(name: str) -> bool:
     """Whether a cell of a first line may be a value: a number, or a missing one."""
-    if name.strip().lower() in ("", "na", "n/a", "#n/a", "null", "none"):
+    if name.strip().lower() in _MISSING:
         return True
+    return _is_number(name)
+
+
+def _is_number(text: str) -> bool:
     try:
-        float(name)
+        float(text)
     except ValueError:
         return False
     return True

@@ -177,7 +177,7 @@ def test_release_spends_a_ledger_and_audit_finds_nothing(folder):
     assert "nothing was released" in again.stderr
     assert "epsilon" in run("inspect", "p.sketch").stdout
     assert run("merge", "p.sketch", "jan.sketch", "-o", "m.sketch").exit_code == 1
-    assert run("audit", "--releases", "500").exit_code == 0
+    assert run("audit", "--releases", "1000").exit_code == 0
 
 
 def test_map_files_are_told_from_sketches(folder):
@@ -369,3 +369,20 @@ def test_warnings_are_one_line(folder):
     shown = run("fit", "kmeans", "moments.sketch", "--components", "2").stderr
     assert shown.startswith("warning: ")
     assert ".py" not in shown
+
+
+def test_advice_is_given_in_the_words_of_the_command_line(folder):
+    (folder / "holes.csv").write_text("a,b\n1,2\n,4\n")
+    refused = run("sketch", "holes.csv", "-o", "x.sketch")
+    assert (refused.exit_code, "Here: --drop-invalid." in refused.stderr) == (1, True)
+    run("sketch", "jan.parquet", "-o", "jan.sketch")
+    promise = ("--epsilon", "1", "--delta", "1e-6", "--ledger", "none.ledger")
+    refused = run("release", "jan.sketch", "-o", "x", *promise)
+    assert refused.exit_code == 1
+
+
+def test_a_sketch_comes_from_standard_input(shared):
+    data = (shared / "jan.sketch").read_bytes()
+    arguments = ["merge", "-", "feb.sketch", "-o", "both.sketch"]
+    assert CliRunner().invoke(main, arguments, input=data).exit_code == 0
+    assert sl.load("both.sketch").count == 300

@@ -14,6 +14,7 @@ ESTIMATORS = [
 
 
 @pytest.mark.filterwarnings("ignore:the sketch saw")  # a size that is too small
+@pytest.mark.filterwarnings("ignore:.*have no room in this sketch")
 @parametrize_with_checks(ESTIMATORS)
 def test_estimator_keeps_the_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -85,6 +85,7 @@ def test_a_small_sketch_finds_the_leading_components():
     assert overlap.min() > 0.99
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw", "ignore:.*have no room")
 @pytest.mark.parametrize("size", [1, 10, 25, 77])
 def test_the_sketch_never_holds_more_than_asked_beside_mean_and_variance(size):
     pca = CompressivePCA(sketch_size=size).fit(X)
@@ -125,6 +126,7 @@ def test_the_features_of_least_spread_make_room():
     assert phi.kept.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw", "ignore:.*have no room")
 def test_the_named_decoder_completes_a_small_sketch():
     sketch = CompressivePCA(sketch_size=24).fit(X).sketch_
     decoders = {"learned": load_model("pca-equivariant"), "nystrom": NystromDecoder()}
@@ -189,6 +191,7 @@ def test_merging_fitted_estimators_equals_fitting_all_rows():
         left.merge(other)
 
 
+@pytest.mark.filterwarnings("ignore:the sketch saw", "ignore:.*have no room")
 @pytest.mark.parametrize("size", [20, 2000])
 def test_parties_with_one_plan_merge_to_what_one_machine_would_fit(size, tmp_path):
     estimator = CompressivePCA(sketch_size=size, bounds=BOUNDS)
@@ -378,7 +381,7 @@ def test_by_default_the_second_moments_of_a_thousand_features_are_exact(d):
 
 
 @pytest.mark.parametrize(
-    ("d", "columns"), [(1024, 512), (2000, 262), (5000, 104), (20_000, 64)]
+    ("d", "columns"), [(1100, 476), (2000, 262), (5000, 104), (20_000, 64)]
 )
 def test_by_default_more_features_are_compressed_with_a_warning(d, columns):
     exact = d * (d + 1) // 2
@@ -527,3 +530,15 @@ def test_a_sketch_of_a_thousand_features_merges_forgets_and_is_saved(tmp_path):
     assert np.allclose(pca.explained_variance_, theirs.explained_variance_, rtol=1e-5)
     first = CompressivePCA(3, bounds=(-4, 4)).fit(rows[:40])
     assert pca.forget(rows[40:]).sketch_ == first.sketch_
+
+
+def test_features_without_room_and_a_basis_that_nobody_saw_are_told():
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 120))
+    wide += 0.1 * rng.normal(size=wide.shape)
+    with pytest.warns(ConvergenceWarning, match=r"90 features, .* Use sketch_size >= "):
+        CompressivePCA(1, sketch_size=30).fit(wide)
+    with pytest.warns(ConvergenceWarning, match="saw 1 directions of 120 features"):
+        CompressivePCA(sketch_size=120).fit(wide)
+    CompressivePCA(sketch_size=120 * 10).fit(wide)
+    CompressivePCA(5, sketch_size=120 * 10).fit(wide)

@@ -335,3 +335,16 @@ def test_a_target_lost_in_noise_is_refused_whatever_its_noisy_variance(seed):
     sketch = sketch_rows(np.column_stack([rows, target]), phi)
     with pytest.raises(TooNoisy):
         ridge.fit_sketch(release_seeded(sketch, seed, epsilon=1.0, delta=1e-6))
+
+
+def test_many_directions_may_be_the_wrong_ones_and_that_is_told():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(200, 200)))[0]
+    rows = (rng.normal(size=(2000, 200)) * np.geomspace(10, 0.1, 200)) @ basis.T
+    target = rows @ basis[:, 100:] @ rng.normal(size=100)
+    exact = 201 * 202 // 2
+    with pytest.warns(ConvergenceWarning, match=f"Use sketch_size >= {exact}"):
+        CompressiveRidge(sketch_size=65 * 201).fit(rows, target)
+    assert (
+        CompressiveRidge(sketch_size=exact).fit(rows, target).score(rows, target) > 0.9
+    )

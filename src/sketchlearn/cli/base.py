@@ -39,6 +39,16 @@ OUT = click.option(
 FORCE = click.option("--force", is_flag=True, help="Replace an existing output.")
 
 
+_FLAGS = {
+    "on_invalid='drop'": "--drop-invalid",
+    "header=False": "--no-header",
+    "with_new_lineage()": "merge --distinct-rows",
+    "Ledger(path, epsilon=..., delta=...)": "sketchlearn ledger create PATH",
+    "fit_sketch(sketch, targets=[...])": "--target COLUMN",
+}
+"""What advice in Python is called on the command line."""
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"warning: {message}", err=True)
 
@@ -55,7 +65,8 @@ class Group(click.Group):
         except (SketchlearnError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
-            fail(str(error))
+            hints = [flag for words, flag in _FLAGS.items() if words in str(error)]
+            fail(str(error) + "".join(f" Here: {flag}." for flag in hints))
         except KeyboardInterrupt:
             click.echo("interrupted; nothing was written.", err=True)
             sys.exit(130)
@@ -120,8 +131,8 @@ def require_free(output: str, force: bool) -> None:
 
 
 def load_sketch(path: str) -> Any:
-    """The sketch in a file, exact or released."""
-    found = sl.load(path)
+    """The sketch in a file, exact or released; ``-`` is standard input."""
+    found = sl.loads(sys.stdin.buffer.read()) if path == "-" else sl.load(path)
     if not hasattr(found, "count"):
         fail(f"{path} holds a feature map, not a sketch; sketch rows with --like it.")
     return found

@@ -148,9 +148,9 @@ def plan_second_moments(
 def auto_size(n_features: int, n_targets: int = 0) -> int:
     """Numbers of a sketch of second moments where nobody says how many.
 
-    All of them up to about a thousand features; then as many, or as many as
-    ``MANY_COLUMNS`` columns take, but no more than eight times as many unless even
-    eight columns take more.
+    All of them up to about a thousand features, and as long as a tenth more would do;
+    then as many, or as many as ``MANY_COLUMNS`` columns take, but no more than eight
+    times as many unless even eight columns take more.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def auto_size(n_features: int, n_targets: int = 0) -> int:
     [55, 500500, 524000, 1280000, 4100000]
     """
     exact = n_features * (n_features + 1) // 2
-    if exact <= AUTO_SIZE:
+    if exact <= 1.1 * AUTO_SIZE:
         return exact
     columns = max(MANY_COLUMNS, AUTO_SIZE // n_features)
     columns = max(8, min(columns, 8 * AUTO_SIZE // n_features))

@@ -13,7 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.covariance import DENSE_FEATURES
-from sketchlearn.decoders.low_rank import Moments, feature_numbers
+from sketchlearn.decoders.low_rank import (
+    Moments,
+    feature_numbers,
+    second_moment_part,
+)
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
@@ -28,11 +32,19 @@ from sketchlearn.estimators.moment_plan import (
     require_decoder,
 )
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.moments import CrossMomentFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
+
+_FEW_DIRECTIONS = 8
+"""A full basis whose first components are not all known is warned of."""
+
+_LEFT_OUT = 0.25
+"""Share of the variance that may have no room: plans leave out up to a fifth of the
+features where that makes room for another direction of the others."""
 
 
 @final
@@ -158,6 +170,7 @@ class CompressivePCA(
         decoder = moment_decoder(self.decoder, sketch)
         moments = decoder.decode(sketch).params
         chosen = np.arange(len(moments.mean))
+        _warn_of_dropped(sketch, moments, self.standardize)
         if features is not None:
             moments = moments.of_features(features)
             chosen = feature_numbers("features", features, len(chosen))
@@ -227,7 +240,8 @@ class CompressivePCA(
     def _warn_of_unresolved(self, moments: Moments, k: int, kept: float) -> None:
         """Say so where fewer components are known than are given, or given than asked.
 
-        A full basis of a compressed sketch is taken as it is: ordered, and no more.
+        A full basis of a compressed sketch is taken as it is, ordered and no more,
+        unless not even its first ones are known.
         """
         d, asked, seen = len(moments.mean), self.n_components, moments.n_directions
         enough = min((k + 5) * d, d * (d + 1) // 2)
@@ -237,7 +251,7 @@ class CompressivePCA(
                 "others are mostly noise. Ask for fewer (n_components), or release "
                 "more rows or with a larger epsilon."
             )
-        elif _is_whole(asked) and k > seen:
+        elif k > seen and (_is_whole(asked) or seen < _FEW_DIRECTIONS):
             message = (
                 f"the sketch saw {seen} directions of {d} features: components beyond "
                 f"that are not resolved. Use sketch_size >= {enough}."
@@ -271,6 +285,29 @@ class CompressivePCA(
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
+
+
+def _warn_of_dropped(
+    sketch: Sketch | PrivateSketch, moments: Moments, standardize: bool
+) -> None:
+    """Warn of features that vary and got no room."""
+    part, _ = second_moment_part(sketch.feature_map)
+    if not isinstance(part, CrossMomentFeatures) or isinstance(sketch, PrivateSketch):
+        return
+    variances = moments.structure.variances
+    weights = (variances > 0).astype(np.float64) if standardize else variances
+    left_out = np.setdiff1d(np.flatnonzero(variances > 0), part.kept)
+    share = weights[left_out].sum() / max(weights.sum(), 1e-300)
+    if share < _LEFT_OUT:
+        return
+    d = len(variances)
+    warnings.warn(
+        f"{len(left_out)} features, {share:.0%} of the variance, have no room in this "
+        "sketch: of them components know nothing but the variances. Use sketch_size "
+        f">= {min(5 * d, d * (d + 1) // 2)}.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
 
 
 def _is_whole(asked: Any) -> bool:

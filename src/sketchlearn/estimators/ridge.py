@@ -57,8 +57,9 @@ _NOISE_SHARE = 0.1
 
 _UNSEEN = 1 / 6
 """Eigenvalue of what a sketch did not see that predictions stand. Measured on
-meta-training data: below it, or with 64 directions, 3 % of the explained variance are
-lost; beyond it 9 to 40 %, the more the larger it is."""
+meta-training data: below it, 3 % of the explained variance are lost; beyond it 9 to
+40 %, the more the larger it is (and nearly all where the target needs what was not
+seen)."""
 
 
 @final
@@ -359,10 +360,12 @@ def _warn_of_few_directions(found: Regression, sketch: Sketch | PrivateSketch) -
     part, _ = second_moment_part(sketch.feature_map)
     if not isinstance(part, CrossMomentFeatures):
         return
-    if found.unseen < _UNSEEN or part.n_columns >= MANY_COLUMNS:
+    if found.unseen < _UNSEEN:
         return
     d, n_targets = len(part.kept), len(part.targets)
-    enough = min((MANY_COLUMNS + n_targets) * d, d * (d + 1) // 2)
+    enough = d * (d + 1) // 2
+    if part.n_columns < MANY_COLUMNS:
+        enough = min((MANY_COLUMNS + n_targets) * d, enough)
     warnings.warn(
         f"the sketch saw {part.n_columns} directions of {d} features, too few for what "
         "they have in common: predictions may be far from those of all second moments. "

@@ -182,15 +182,16 @@ def _ours(
 ) -> Estimate:
     pca = CompressivePCA(
         sketch_size=size, standardize=True, decoder=decoder, random_state=seed
-    ).fit(data.rows)
-    moment = (pca.components_.T * pca.explained_variance_) @ pca.components_
+    )
     ridge = CompressiveRidge(sketch_size=size, decoder=decoder, random_state=seed)
     with warnings.catch_warnings():
         # How bad a sketch that is too small makes it is what is measured here.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        pca.fit(data.rows)
         ridge.fit(data.rows[:, 1:], data.rows[:, 0])
         ridge.set_params(alpha=_penalty(decoder, ridge.sketch_))
         ridge.fit_sketch(ridge.sketch_)
+    moment = (pca.components_.T * pca.explained_variance_) @ pca.components_
     return Estimate(moment, ridge.coef_)
 
 

@@ -61,10 +61,12 @@ def first_difference(
     left: Mapping[str, Any], right: Mapping[str, Any], prefix: str = ""
 ) -> str:
     """Name the first field in which two descriptions differ, with both values."""
-    for key in sorted({*left, *right}, key=lambda key: (key != "kind", key)):
+    for key in sorted({*left, *right}, key=lambda key: (key != "kind", str(key))):
         a, b = left.get(key), right.get(key)
         if a == b:
             continue
+        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+            a, b = dict(enumerate(a)), dict(enumerate(b))
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             nested = first_difference(a, b, f"{prefix}{key}.")
             if nested:

@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -663,11 +662,9 @@ def test_what_is_not_ours_is_refused_at_once(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make, message = FOREIGN[name]
     make(tmp_path / "thing")
-    start = time.perf_counter()
     with pytest.raises(SketchFileError, match=message):
         load(tmp_path / "thing")
 
-    assert time.perf_counter() - start < 1
     assert not (tmp_path / "marker").exists()
 
 

@@ -6,7 +6,6 @@ errors, interrupts, kills and lost writes at every system call of a save.
 
 import contextlib
 import errno
-import gc
 import hashlib
 import itertools
 import json
@@ -205,39 +204,25 @@ def accepted_wrongly(seed):
 
 
 def fuzz(count, first_seed):
-    """Seeds of the inputs wrongly accepted, and the CPU seconds of the slowest."""
-    slowest, wrong = 0.0, []
-    gc.collect()
-    gc.freeze()  # else a collection walks all of torch (0.1 s) during some input
-    try:
-        for seed in range(first_seed, first_seed + count):
-            start = time.process_time()
-            try:
-                if accepted_wrongly(seed):
-                    wrong.append(seed)
-            except Exception as error:
-                raise AssertionError(f"input {seed} made the reader fail") from error
-            slowest = max(slowest, time.process_time() - start)
-    finally:
-        gc.unfreeze()
-    return wrong, slowest
+    """Seeds of the inputs wrongly accepted."""
+    wrong = []
+    for seed in range(first_seed, first_seed + count):
+        try:
+            if accepted_wrongly(seed):
+                wrong.append(seed)
+        except Exception as error:
+            raise AssertionError(f"input {seed} made the reader fail") from error
+    return wrong
 
 
 def test_mutated_files_are_refused_or_are_what_save_would_write():
-    start = time.perf_counter()
-    wrong, _ = fuzz(QUICK_INPUTS, 0)
-
-    assert wrong == []
-    assert time.perf_counter() - start < 120
+    assert fuzz(QUICK_INPUTS, 0) == []
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_a_million_mutated_files_are_refused_or_are_what_save_would_write():
-    wrong, slowest = fuzz(FULL_INPUTS, 10**6)
-
-    assert wrong == []
-    assert slowest < 0.1
+    assert fuzz(FULL_INPUTS, 10**6) == []
 
 
 @pytest.mark.parametrize("mutate", MUTATORS)

@@ -19,19 +19,18 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 
 from tally import run
 
+from sketchlearn.accountant import Terms
 from sketchlearn.container import canonical_json
 from sketchlearn.errors import BudgetExceeded, LedgerError
 from sketchlearn.journal import chain_hash
 from sketchlearn.ledger import Charge, Ledger
-from sketchlearn.mechanisms import gaussian_mu
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
-CAP = Fraction(gaussian_mu(2.0, 1e-5)) ** 2
+CAP = Terms(2.0, 1e-5)._mu2_cap
 PRICE = float(CAP / 100) * (1 - 1e-12)  # a hundred fit
 FORK = multiprocessing.get_context("fork")
 KILLS = 200

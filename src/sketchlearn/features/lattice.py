@@ -115,9 +115,16 @@ class RowLattice:
         if self.scaling is not None:
             shift = self.scaling.shift[column]
             low, high = (x / self.scaling.factor[column] for x in (low, high))
+        advice = (
+            "Declare the range of each feature (bounds=(low, high) on an estimator, "
+            "scaling=Scaling.from_bounds(low, high) on a map) and sketch again."
+        )
+        if self.scaling is not None and self.scaling.origin == "declared":
+            advice = (
+                "Declare wider bounds, or clip the rows to them (each by itself) before "
+                "they are sketched."
+            )
         return (
             f"row {first_row + row} lies outside the planned range of feature {column},"
-            f" [{shift + low:g}, {shift + high:g}]. Nothing was added. Declare the "
-            "range of each feature (bounds=(low, high) on an estimator, "
-            "scaling=Scaling.from_bounds(low, high) on a map) and sketch again."
+            f" [{shift + low:g}, {shift + high:g}]. Nothing was added. {advice}"
         )

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
@@ -181,3 +182,69 @@ def test_other_data_has_no_header(tmp_path):
             open_rows(data, header=False)
     with pytest.raises(RowsError, match="open already"):
         open_rows(open_rows(ROWS), header=False)
+
+
+def test_a_file_named_twice_is_refused(tmp_path):
+    path, other = tmp_path / "feb.csv", tmp_path / "mar.csv"
+    path.write_text("a,b\n1.5,2\n")
+    other.write_text("a,b\n1.5,2\n")
+    assert len(gather(open_rows([path, other]))) == 2
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "link.csv"
+    link.symlink_to(path)
+    roundabout = f"{tmp_path}/links/../feb.csv"
+    pairs = [[path, path], [path, roundabout], [path, link], [tmp_path, str(path)]]
+    for named in [*pairs, [f"{tmp_path}/*.csv", f"{tmp_path}/f*.csv"]]:
+        with pytest.raises(RowsError, match=r"named twice.* Name every file once"):
+            open_rows(named)
+    link.rename(tmp_path / "april.csv")
+    with pytest.raises(RowsError, match=r"feb\.csv' is named twice .also as .*april"):
+        open_rows(tmp_path)
+
+
+@pytest.mark.parametrize("index", [None, "id"])
+@pytest.mark.parametrize("suffix", ["parquet", "table", "arrow", "dataset"])
+def test_the_index_of_a_frame_is_no_feature(tmp_path, index, suffix):
+    frame = pd.DataFrame(ROWS, columns=list("abc"), index=np.arange(8) * 7 % 8)
+    frame.index.name = index
+    data = pa.Table.from_pandas(frame)
+    if suffix != "table":
+        path = tmp_path / "rows"
+        frame.to_parquet(path.with_suffix(".parquet"))
+        with pa.ipc.new_file(path.with_suffix(".arrow"), data.schema) as writer:
+            writer.write_table(data)
+        data = path.with_suffix(f".{suffix}")
+    if suffix == "dataset":
+        data = pa.dataset.dataset(tmp_path / "rows.parquet")
+    batches = open_rows(data)
+    assert batches.names == ("a", "b", "c")
+    assert np.array_equal(gather(batches), ROWS)
+    name = index or "__index_level_0__"
+    chosen = gather(open_rows(data, columns=[name, "b"]))
+    assert np.array_equal(chosen, np.column_stack([frame.index, ROWS[:, 1]]))
+
+
+def test_files_with_and_without_an_index_have_the_same_features(tmp_path):
+    frame = pd.DataFrame(ROWS, columns=list("abc"))
+    frame[4:].to_parquet(tmp_path / "2.parquet", index=False)
+    for name, keep in (("1", True), ("3", False)):
+        frame[4:].to_parquet(tmp_path / f"{name}.parquet", index=keep)
+        batches = open_rows(tmp_path)
+        assert batches.names == ("a", "b", "c")
+        assert set(map(tuple, gather(batches))) == set(map(tuple, ROWS[4:]))
+
+
+def test_a_frame_that_is_only_an_index_has_no_feature(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame(index=pd.Index([3.0, 1.0], name="id")).to_parquet(path)
+    with pytest.raises(RowsError, match=r"no column beside the index.*\(id\)"):
+        open_rows(path)
+    assert gather(open_rows(path, columns=["id"])).tolist() == [[3.0], [1.0]]
+
+
+def test_a_column_without_a_name_is_refused_unless_others_are_selected(tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(ROWS, columns=list("abc")).to_csv(path)
+    with pytest.raises(RowsError, match=r"column 0 of .* no name.*columns=\[\.\.\.\]"):
+        open_rows(path)
+    assert np.array_equal(gather(open_rows(path, columns=list("abc"))), ROWS)

@@ -223,13 +223,14 @@ class Batches:
     def _plan_next(self, piece: Piece) -> Plan:
         """Plan a later piece by the names of the first one."""
         first, options = self._source.first, self._options
-        names = first.names
-        if (piece.names, piece.types) == (names, first.types):
+        same = (piece.names, piece.types, piece.left_out)
+        if same == (first.names, first.types, first.left_out):
             return self._plan
+        names = first.usual_names
         named = options.columns is None and piece.names is not None
         columns = names if named else options.columns
         plan = plan_columns(piece, columns, options.encodings)
-        extra = set() if names is None else set(piece.names or ()) - set(names)
+        extra = set() if names is None else set(piece.usual_names or ()) - set(names)
         if extra and options.is_whole:
             raise RowsError(
                 f"{piece.source} has a column {min(extra)!r} that {first.source} does "
@@ -302,7 +303,8 @@ def open_rows(
         folder or list of paths of Parquet, CSV, Arrow (Feather) or ``.npy`` files.
         Numbers of a CSV file are read as float64.
     columns : sequence of str (or of int, for data without names), optional
-        Columns to read, in this order; all of them by default.
+        Columns to read, in this order; by default all of them but the index that
+        pandas wrote beside a frame.
     encodings : mapping of column name to categories, optional
         Columns to replace, in place, by one 0/1 column per category, named
         ``"column=category"``.

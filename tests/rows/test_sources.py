@@ -1,5 +1,6 @@
 """What can be read once is opened once, and no line of a file is taken for names."""
 
+import gc
 import itertools
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from sketchlearn.errors import RowsError
+from sketchlearn.rows import sources
 from sketchlearn.rows.batches import open_rows
 
 ROWS = np.arange(24.0).reshape(8, 3)
@@ -110,12 +112,38 @@ def test_a_stream_is_never_opened_twice(make):
         open_rows(stream)
 
 
-def test_a_stream_without_weak_references_is_not_opened_twice_while_in_use():
-    stream = map(np.asarray, [ROWS[:4], ROWS[4:]])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: map(np.asarray, [ROWS[:4], ROWS[4:]]),
+        lambda: iter([ROWS[:4], ROWS[4:]]),
+        lambda: (pair[0] for pair in zip([ROWS[:4], ROWS[4:]], "ab", strict=True)),
+    ],
+    ids=["map", "list", "generator"],
+)
+def test_a_stream_is_not_opened_again_after_its_rows_were_thrown_away(make):
+    stream = make()
     batches = open_rows(stream)
     with pytest.raises(RowsError, match="was opened before"):
         open_rows(stream)
-    assert np.array_equal(gather(batches), ROWS)
+    del batches
+    gc.collect()
+    with pytest.raises(RowsError, match="was opened before"):
+        open_rows(stream)
+
+
+def test_a_stream_that_was_read_to_its_end_is_not_held():
+    stream = map(np.asarray, [ROWS[:4], ROWS[4:]])
+    assert np.array_equal(gather(open_rows(stream)), ROWS)
+    assert id(stream) not in sources._HELD
+    with pytest.raises(RowsError, match="0 rows in a map of batches"):
+        open_rows(stream)
+
+
+def test_few_streams_are_held_however_many_are_left_unread():
+    for _ in range(30):
+        open_rows(map(np.asarray, [ROWS[:4], ROWS[4:]]))
+    assert len(sources._HELD) <= sources._MOST_HELD
 
 
 def test_a_list_of_readers_is_opened_once():

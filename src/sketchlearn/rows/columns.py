@@ -295,8 +295,8 @@ def _usual_positions(piece: Piece) -> tuple[int, ...]:
     if not piece.usual_names:
         raise RowsError(
             f"{piece.source} has no column beside the index of a pandas frame "
-            f"({', '.join(piece.names)}). Select it with columns=[...] if it is a "
-            "feature."
+            f"({', '.join(piece.names)}). Select it with open_rows(data, "
+            "columns=[...]) if it is a feature."
         )
     kept = set(piece.usual_names)
     return tuple(i for i, name in enumerate(piece.names) if name in kept)
@@ -335,8 +335,8 @@ def _refuse_type(piece: Piece, kind: str, name: str | None) -> NoReturn:
     hint = "Cast it with astype(float) if it holds numbers"
     if name is not None:
         hint += (
-            ", select numeric columns with columns=[...], or declare its categories "
-            f"with encodings={{{name!r}: [...]}}"
+            ", select numeric columns with open_rows(data, columns=[...]), or declare "
+            f"its categories there with encodings={{{name!r}: [...]}}"
         )
     raise RowsError(f"{what} has type {kind}, which is not a number. {hint}.")
 

@@ -174,8 +174,8 @@ def _blaming(path: Path) -> Iterator[None]:
     if kind == "CSV":
         hint = (
             "It must have a header and equally long lines, and each column one type "
-            "(the first rows decide). To leave a column out pass columns=[...]; to "
-            "read it as categories pass encodings={...}."
+            "(the first rows decide). To leave a column out, open_rows(path, "
+            "columns=[...]); to read it as categories, encodings={...}."
         )
     try:
         yield
@@ -275,7 +275,8 @@ def _require_exact(
                 f"row {row + int(large.argmax())} of {str(path)!r}, column {name!r}: "
                 "a whole number of 2**53 or more cannot be represented exactly as "
                 "float64 for certain. Nothing was added. Write this column with a "
-                "decimal point to accept rounding, or leave it out with columns=[...]."
+                "decimal point to accept rounding, or leave it out with "
+                "open_rows(path, columns=[...])."
             )
 
 

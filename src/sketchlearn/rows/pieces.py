@@ -186,8 +186,8 @@ def _array_piece(data: Any) -> Piece:
     array = np.asarray(data) if array is None else array
     if np.ma.is_masked(array):
         raise RowsError(
-            "a masked array with masked values. Pass array.filled(numpy.nan), and "
-            "on_invalid='drop' to leave those rows out."
+            "a masked array with masked values. Leave those rows out with "
+            "open_rows(array.filled(numpy.nan), on_invalid='drop')."
         )
 
     def take(start: int, stop: int) -> Any:
@@ -330,7 +330,8 @@ def _pandas_piece(data: Any) -> Piece:
             except (pa.ArrowException, TypeError) as error:
                 raise RowsError(
                     f"{source} has a column of mixed or unknown types. Cast its "
-                    "columns with astype, or select others with columns=[...]."
+                    "columns with astype, or select others with open_rows(data, "
+                    "columns=[...])."
                 ) from error
 
     types = tuple(_pandas_type(data, i, kind) for i, kind in enumerate(data.dtypes))

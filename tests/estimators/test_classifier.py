@@ -22,6 +22,7 @@ from sketchlearn.errors import (
     FeatureMapError,
     FeatureMapMismatch,
     RowsError,
+    TooNoisy,
 )
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.testing import release_seeded
@@ -358,3 +359,15 @@ def test_one_value_far_out_leaves_the_others_to_be_seen():
     for label, mixture in zip(np.delete(range(3), Y[0]), others, strict=True):
         exact = X[label == Y].mean(axis=0)
         assert np.allclose(mixture.means_[0], exact, atol=0.01)
+
+
+def test_a_class_of_noise_is_named():
+    model = CompressiveClassifier(1, sketch_size=20, bounds=(-8.0, 8.0))
+    plan = model.plan(2)
+    counts = {"ours": 6000, "theirs": 2}
+    sketches = {
+        label: release_seeded(sketch_rows(X[:n], plan), 0, epsilon=1.0, delta=1e-6)
+        for label, n in counts.items()
+    }
+    with pytest.raises(TooNoisy, match="class 'theirs': the noise"):
+        model.fit_sketches(sketches)

@@ -19,7 +19,7 @@ from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density import is_moments
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.decoders.resolution import narrow_features
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     extremes_of,
@@ -28,7 +28,7 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
 from sketchlearn.estimators.density import SecondRound
-from sketchlearn.estimators.inputs import validated, warn_of_plan
+from sketchlearn.estimators.inputs import beside_targets, validated, warn_of_plan
 from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
@@ -204,7 +204,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         self._check_parameters()
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=True)
-            return self.fit_sketches(self._sketch_new(rows, {}))
+            return self.fit_sketches(self._sketch_classes(rows, {}))
 
     @override
     def partial_fit(
@@ -220,7 +220,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             more = rows.sketches(known)
             if rows.labels() - known.keys():
                 others = rows.without(known.keys())
-                more |= self._sketch_new(others, self.sketches_)
+                more |= self._sketch_classes(others, self.sketches_)
             return self.fit_sketches(_added(self.sketches_, more))
 
     @override
@@ -236,7 +236,6 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         check_is_fitted(self, "sketches_")
         self._check_parameters()
         known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
-        warn_of_plan(*known.values())
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=False)
             rest = dict(self.sketches_)
@@ -246,7 +245,9 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
                 rest[label] = rest[label] - sketch
             for label in rows.labels() - known.keys():
                 _refuse_forgetting(label)
-            return self.fit_sketches(rest)
+            self.fit_sketches(rest)
+            warn_of_plan(*known.values())
+        return self
 
     @override
     def merge(self, other: Self) -> Self:
@@ -282,7 +283,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         classes = _sorted(sketches)
         counts = np.array([sketches[c].count for c in classes.tolist()], np.float64)
         with self._all_or_nothing():
-            mixtures = [self._fitted(sketches[label]) for label in classes.tolist()]
+            mixtures = [self._fitted(c, sketches[c]) for c in classes.tolist()]
             self.classes_, self.class_prior_ = classes, counts / counts.sum()
             self.mixtures_ = mixtures
             pool_variances(mixtures, self.class_prior_, shrinkage=self.shrinkage)
@@ -335,13 +336,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             )
         if isinstance(y, str):
             return self._open_named(X, y, reset=reset)
-        if type(X).__module__.partition(".")[0] == "torch":
-            X = X.detach().cpu().numpy()
-        if is_streamed(X):
-            raise RowsError(
-                "for files and Arrow data pass y as the name of the column of classes: "
-                "an array of classes cannot be matched to their rows."
-            )
+        X = beside_targets(X, "classes")
         rows, labels = validated(self, X, y, reset=reset)
         check_classification_targets(labels)
         return LabelledRows(open_rows(rows), labels)
@@ -367,7 +362,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             self.feature_names_in_ = np.array(features, object)
         return LabelledRows(batches)
 
-    def _sketch_new(
+    def _sketch_classes(
         self, rows: LabelledRows, known: Mapping[Any, Sketch]
     ) -> dict[Any, Sketch]:
         """Sketches of classes without a map: as those of ``known``, or planned."""
@@ -403,7 +398,17 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             random_state=self.random_state,
         )
 
-    def _fitted(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
+    def _fitted(
+        self, label: Any, sketch: Sketch | PrivateSketch
+    ) -> CompressiveGaussianMixture:
+        try:
+            return self._mixture_of(sketch)
+        except TooNoisy as error:
+            raise TooNoisy(
+                f"class {label!r}: {error} If this class has no rows, leave it out."
+            ) from error
+
+    def _mixture_of(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
         """The mixture of one class, of fewer components where rows are few."""
         each = sketch.feature_map.n_features if self.covariance_type == "full" else 0
         rows = int(sketch.count) // max(_FEWEST_ROWS, each)

@@ -4,19 +4,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sketchlearn import MomentFeatures, sketch_rows
 from sketchlearn.decoders.cell_mixture import find_cells
 from sketchlearn.errors import (
+    ConvergenceWarning,
     DataPlanWarning,
     FeatureMapError,
     FeatureMapMismatch,
     RowsError,
+    TooNoisy,
 )
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.testing import release_seeded
@@ -286,3 +292,82 @@ def test_labels_that_have_no_order_are_refused():
     sketch = sketch_rows(X, CompressiveClassifier().plan(2))
     with pytest.raises(RowsError, match="all numbers or all text"):
         CompressiveClassifier().fit_sketches({0: sketch, "a": sketch})
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_classes"),
+    [(np.bool_, 3), (np.uint8, 260), (np.int8, 130), (np.float32, 3)],
+)
+def test_every_class_is_told_apart_whatever_the_type_of_the_rows(kind, n_classes):
+    labels = np.arange(10 * n_classes) % n_classes
+    rows = RNG.integers(2, size=(len(labels), 2)).astype(kind)
+    model = CompressiveClassifier(1, sketch_size=60).fit(rows, labels)
+    assert model.classes_.tolist() == list(range(n_classes))
+    other = CompressiveClassifier(1, sketch_size=60).fit(rows.astype(float), labels)
+    assert model.sketches_ == other.sketches_
+    assert model.predict(rows).tolist() == other.predict(rows).tolist()
+
+
+def test_whole_numbers_that_no_float_holds_are_refused():
+    rows = np.array([[1, 2], [3, 2**53 + 1], [5, 6], [7, 8]])
+    with pytest.raises(RowsError, match="represented exactly"):
+        CompressiveClassifier().fit(rows, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("n_components", "seed"), [*((1, seed) for seed in range(8)), (2, 0), (2, 2)]
+)
+def test_standardized_digits_are_told_apart(n_components, seed):
+    rows, classes = load_digits(return_X_y=True)
+    rows = StandardScaler().fit_transform(rows)
+    fit, rest, known, asked = train_test_split(
+        rows, classes, random_state=seed, stratify=classes
+    )
+    model = CompressiveClassifier(n_components).fit(fit, known)
+    assert model.score(fit, known) > 0.95
+    assert model.score(rest, asked) > 0.9
+
+
+@given(value=st.floats(-1e9, 1e9), n_components=st.sampled_from([1, 2]))
+@settings(max_examples=25, deadline=None)
+def test_a_constant_feature_changes_nothing_even_where_it_varies_later(
+    value, n_components
+):
+    model = CompressiveClassifier(n_components, sketch_size=100)
+    plain = clone(model).fit(X[:500], Y[:500]).predict(X[500:900])
+    more = np.column_stack([X, np.full(len(X), value)])
+    found = clone(model).fit(more[:500], Y[:500])
+    assert (found.predict(more[500:900]) == plain).mean() > 0.97
+    more[:, 2] += 1 + abs(value)
+    assert (found.predict(more[500:900]) == plain).mean() > 0.97
+
+
+def test_one_row_far_out_is_told_once_whatever_the_number_of_classes():
+    rows = X.copy()
+    rows[0] = 1e3
+    with pytest.warns(ConvergenceWarning, match="lie far from all others") as caught:
+        CompressiveClassifier(2, sketch_size=100).fit(rows, Y)
+    assert len(caught) == 1
+
+
+def test_one_value_far_out_leaves_the_others_to_be_seen():
+    rows = X.copy()
+    rows[0, 0] = 1e9
+    with pytest.warns(ConvergenceWarning, match="feature 0 a few rows"):
+        model = CompressiveClassifier(1, sketch_size=100).fit(rows, Y)
+    others = [mixture for c, mixture in enumerate(model.mixtures_) if c != Y[0]]
+    for label, mixture in zip(np.delete(range(3), Y[0]), others, strict=True):
+        exact = X[label == Y].mean(axis=0)
+        assert np.allclose(mixture.means_[0], exact, atol=0.01)
+
+
+def test_a_class_of_noise_is_named():
+    model = CompressiveClassifier(1, sketch_size=20, bounds=(-8.0, 8.0))
+    plan = model.plan(2)
+    counts = {"ours": 6000, "theirs": 2}
+    sketches = {
+        label: release_seeded(sketch_rows(X[:n], plan), 0, epsilon=1.0, delta=1e-6)
+        for label, n in counts.items()
+    }
+    with pytest.raises(TooNoisy, match="class 'theirs': the noise"):
+        model.fit_sketches(sketches)

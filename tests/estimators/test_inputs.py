@@ -375,3 +375,85 @@ def test_sketching_alone_changes_nothing_and_is_what_fit_decodes(name):
 def test_a_classifier_has_a_sketch_for_each_class():
     with pytest.raises(FeatureMapError, match="a sketch for each class"):
         sl.CompressiveClassifier().sketch(ROWS, np.repeat([0, 1], N // 2))
+
+
+@pytest.mark.parametrize("name", ["k-means", "mixture"])
+def test_two_rounds_of_a_stream_are_refused_before_a_batch_is_pulled(name):
+    def unread():
+        raise AssertionError
+        yield
+
+    models = {
+        "k-means": sl.CompressiveKMeans(2, rounds=2),
+        "mixture": sl.CompressiveGaussianMixture(2, rounds=2),
+    }
+    with pytest.raises(RowsError, match=r"rounds=2 needs the rows twice.*Nothing was"):
+        models[name].fit(unread())
+
+
+def test_an_estimator_sees_the_width_of_rows_before_they_are_read(monkeypatch):
+    seen = []
+    model = sl.CompressivePCA(2)
+    monkeypatch.setattr(sl.CompressivePCA, "_check_width", lambda _, d: seen.append(d))
+    monkeypatch.setattr(sl.CompressivePCA, "_sketch", lambda _, batches: 1 / 0)
+    for call in (model.fit, model.sketch):
+        with pytest.raises(ZeroDivisionError):
+            call(ROWS)
+    assert seen == [D, D]
+
+
+SUPERVISED = {
+    "ridge": sl.CompressiveRidge,
+    "classifier": lambda: sl.CompressiveClassifier(sketch_size=60),
+}
+
+
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_messages_blame_the_rows_as_they_were_given(name):
+    target = np.arange(N) % 2
+    rows = ROWS.copy()
+    rows[7, 1] = 1e300
+    with pytest.raises(RowRangeError, match=r"row 7 of an array of shape \(1500, 4\)"):
+        SUPERVISED[name]().fit(rows, target)
+    frame = pd.DataFrame(ROWS, columns=NAMES[:4]).assign(b="word")
+    with pytest.raises(
+        RowsError, match=r"column 'b' of a pandas.*not a number"
+    ) as told:
+        SUPERVISED[name]().fit(frame, target)
+    assert "word" not in str(told.value)
+    with pytest.raises(RowsError, match=r"got 1-D: a pandas Series.* Reshape"):
+        SUPERVISED[name]().fit(frame["a"], target)
+
+
+@pytest.mark.parametrize("kind", ["U", "S", object])
+def test_a_target_of_text_is_blamed_and_not_the_rows(kind):
+    with pytest.raises(RowsError, match="the target y is text"):
+        sl.CompressiveRidge().fit(ROWS, np.array(["a", "b", "c"] * 500).astype(kind))
+
+
+def test_whole_numbers_beside_decimal_targets_are_not_rounded():
+    rows = np.array([[2**53 + 1], [3], [4]])
+    with pytest.raises(RowsError, match="represented exactly"):
+        sl.CompressiveRidge().fit(rows, [0.5, 1.5, 2.5])
+
+
+@pytest.mark.parametrize("name", ["pca", "classifier"])
+def test_only_forgetting_that_was_done_warns_of_the_plan(name):
+    target = np.arange(N) % 2
+    make = {"pca": lambda: sl.CompressivePCA(2), **SUPERVISED}[name]
+    model = make().fit(ROWS, target)
+    with pytest.raises((RemovalError, RowsError)):  # and no warning, which is an error
+        model.forget(ROWS, target)
+    with pytest.warns(DataPlanWarning):
+        model.forget(ROWS[:9], target[:9])
+
+
+def test_rows_with_holes_say_how_to_leave_them_out(tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame({"a": [1.0, None, 3.0], "b": [1.0, 5.0, 2.0]}).to_csv(
+        path, index=False
+    )
+    with pytest.raises(RowsError, match=r"open_rows\(data, on_invalid='drop'\)"):
+        sl.CompressivePCA(1).fit(path)
+    model = sl.CompressivePCA(1).fit(sl.open_rows(path, on_invalid="drop"))
+    assert model.n_samples_seen_ == 2

@@ -1,14 +1,17 @@
 """What can be read once is opened once, and no line of a file is taken for names."""
 
+import gc
 import itertools
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
 from sketchlearn.errors import RowsError
+from sketchlearn.rows import sources
 from sketchlearn.rows.batches import open_rows
 
 ROWS = np.arange(24.0).reshape(8, 3)
@@ -109,12 +112,38 @@ def test_a_stream_is_never_opened_twice(make):
         open_rows(stream)
 
 
-def test_a_stream_without_weak_references_is_not_opened_twice_while_in_use():
-    stream = map(np.asarray, [ROWS[:4], ROWS[4:]])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: map(np.asarray, [ROWS[:4], ROWS[4:]]),
+        lambda: iter([ROWS[:4], ROWS[4:]]),
+        lambda: (pair[0] for pair in zip([ROWS[:4], ROWS[4:]], "ab", strict=True)),
+    ],
+    ids=["map", "list", "generator"],
+)
+def test_a_stream_is_not_opened_again_after_its_rows_were_thrown_away(make):
+    stream = make()
     batches = open_rows(stream)
     with pytest.raises(RowsError, match="was opened before"):
         open_rows(stream)
-    assert np.array_equal(gather(batches), ROWS)
+    del batches
+    gc.collect()
+    with pytest.raises(RowsError, match="was opened before"):
+        open_rows(stream)
+
+
+def test_a_stream_that_was_read_to_its_end_is_not_held():
+    stream = map(np.asarray, [ROWS[:4], ROWS[4:]])
+    assert np.array_equal(gather(open_rows(stream)), ROWS)
+    assert id(stream) not in sources._HELD
+    with pytest.raises(RowsError, match="0 rows in a map of batches"):
+        open_rows(stream)
+
+
+def test_few_streams_are_held_however_many_are_left_unread():
+    for _ in range(30):
+        open_rows(map(np.asarray, [ROWS[:4], ROWS[4:]]))
+    assert len(sources._HELD) <= sources._MOST_HELD
 
 
 def test_a_list_of_readers_is_opened_once():
@@ -181,3 +210,69 @@ def test_other_data_has_no_header(tmp_path):
             open_rows(data, header=False)
     with pytest.raises(RowsError, match="open already"):
         open_rows(open_rows(ROWS), header=False)
+
+
+def test_a_file_named_twice_is_refused(tmp_path):
+    path, other = tmp_path / "feb.csv", tmp_path / "mar.csv"
+    path.write_text("a,b\n1.5,2\n")
+    other.write_text("a,b\n1.5,2\n")
+    assert len(gather(open_rows([path, other]))) == 2
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "link.csv"
+    link.symlink_to(path)
+    roundabout = f"{tmp_path}/links/../feb.csv"
+    pairs = [[path, path], [path, roundabout], [path, link], [tmp_path, str(path)]]
+    for named in [*pairs, [f"{tmp_path}/*.csv", f"{tmp_path}/f*.csv"]]:
+        with pytest.raises(RowsError, match=r"named twice.* Name every file once"):
+            open_rows(named)
+    link.rename(tmp_path / "april.csv")
+    with pytest.raises(RowsError, match=r"feb\.csv' is named twice .also as .*april"):
+        open_rows(tmp_path)
+
+
+@pytest.mark.parametrize("index", [None, "id"])
+@pytest.mark.parametrize("suffix", ["parquet", "table", "arrow", "dataset"])
+def test_the_index_of_a_frame_is_no_feature(tmp_path, index, suffix):
+    frame = pd.DataFrame(ROWS, columns=list("abc"), index=np.arange(8) * 7 % 8)
+    frame.index.name = index
+    data = pa.Table.from_pandas(frame)
+    if suffix != "table":
+        path = tmp_path / "rows"
+        frame.to_parquet(path.with_suffix(".parquet"))
+        with pa.ipc.new_file(path.with_suffix(".arrow"), data.schema) as writer:
+            writer.write_table(data)
+        data = path.with_suffix(f".{suffix}")
+    if suffix == "dataset":
+        data = pa.dataset.dataset(tmp_path / "rows.parquet")
+    batches = open_rows(data)
+    assert batches.names == ("a", "b", "c")
+    assert np.array_equal(gather(batches), ROWS)
+    name = index or "__index_level_0__"
+    chosen = gather(open_rows(data, columns=[name, "b"]))
+    assert np.array_equal(chosen, np.column_stack([frame.index, ROWS[:, 1]]))
+
+
+def test_files_with_and_without_an_index_have_the_same_features(tmp_path):
+    frame = pd.DataFrame(ROWS, columns=list("abc"))
+    frame[4:].to_parquet(tmp_path / "2.parquet", index=False)
+    for name, keep in (("1", True), ("3", False)):
+        frame[4:].to_parquet(tmp_path / f"{name}.parquet", index=keep)
+        batches = open_rows(tmp_path)
+        assert batches.names == ("a", "b", "c")
+        assert set(map(tuple, gather(batches))) == set(map(tuple, ROWS[4:]))
+
+
+def test_a_frame_that_is_only_an_index_has_no_feature(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame(index=pd.Index([3.0, 1.0], name="id")).to_parquet(path)
+    with pytest.raises(RowsError, match=r"no column beside the index.*\(id\)"):
+        open_rows(path)
+    assert gather(open_rows(path, columns=["id"])).tolist() == [[3.0], [1.0]]
+
+
+def test_a_column_without_a_name_is_refused_unless_others_are_selected(tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(ROWS, columns=list("abc")).to_csv(path)
+    with pytest.raises(RowsError, match=r"column 0 of .* no name.*columns=\[\.\.\.\]"):
+        open_rows(path)
+    assert np.array_equal(gather(open_rows(path, columns=list("abc"))), ROWS)

@@ -120,7 +120,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """
         self._check_parameters()
         with self._all_or_nothing():
-            return self.fit_sketch(self._sketch(self._open(X, y, reset=True)))
+            return self.fit_sketch(self._sketch_new(X, y))
 
     def sketch(self, X: Any, y: Any = None) -> Sketch:
         """The sketch that ``fit`` would decode, planned and made; nothing is fitted.
@@ -138,10 +138,25 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         before = dict(self.__dict__)
         try:
-            return self._sketch(self._open(X, y, reset=True))
+            return self._sketch_new(X, y)
         finally:
             self.__dict__.clear()
             self.__dict__.update(before)
+
+    def _sketch_new(self, X: Any, y: Any) -> Sketch:
+        """Open rows, and sketch them if they can be, before one of them is read."""
+        if getattr(self, "rounds", None) == 2 and isinstance(X, Iterator):
+            raise RowsError(
+                f"rounds=2 needs the rows twice, and a {type(X).__name__} cannot be "
+                "read twice. Nothing was read. Pass an array, a frame or files, or "
+                "rounds=1."
+            )
+        batches = self._open(X, y, reset=True)
+        self._check_width(batches.n_features)
+        return self._sketch(batches)
+
+    def _check_width(self, n_features: int) -> None:
+        """Refuse parameters that make no sense for rows of so many numbers."""
 
     def _sketch(self, batches: Batches) -> Sketch:
         """Plan a map for these rows and sketch them with it."""
@@ -198,7 +213,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
-        warn_of_plan(feature_map)
         with self._all_or_nothing():
             batches = self._open(X, y, reset=False)
             rest = self.sketch_ - self._accumulate(batches, feature_map)
@@ -208,7 +222,9 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
                     "would be left to fit. Nothing was forgotten: discard the "
                     "estimator and its sketch_ instead."
                 )
-            return self.fit_sketch(rest)
+            self.fit_sketch(rest)
+            warn_of_plan(feature_map)
+        return self
 
     def merge(self, other: Self) -> Self:
         """Add what another fitted estimator of the same plan has seen.

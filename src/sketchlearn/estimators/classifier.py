@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NoReturn, Self, final, overload
 
@@ -17,16 +18,17 @@ from typing_extensions import override
 from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density import is_moments
 from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.decoders.resolution import narrow_features
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
-    column_extremes,
     extremes_of,
     is_streamed,
     seed_of,
 )
+from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
 from sketchlearn.estimators.density import SecondRound
-from sketchlearn.estimators.inputs import validated, warn_of_plan
+from sketchlearn.estimators.inputs import beside_targets, validated, warn_of_plan
 from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
@@ -44,10 +46,6 @@ __all__ = ["CompressiveClassifier"]
 
 _FEWEST_ROWS = 5
 """Rows a component must have on average, and as many as features if "full"."""
-
-_ROUNDING = 2.0**-40
-_NARROWEST, _CONSTANT = 1e-6, 1e-12
-"""Least variances, and those of constant features, as shares of squares."""
 
 
 @final
@@ -206,7 +204,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         self._check_parameters()
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=True)
-            return self.fit_sketches(self._sketch_new(rows, {}))
+            return self.fit_sketches(self._sketch_classes(rows, {}))
 
     @override
     def partial_fit(
@@ -222,7 +220,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             more = rows.sketches(known)
             if rows.labels() - known.keys():
                 others = rows.without(known.keys())
-                more |= self._sketch_new(others, self.sketches_)
+                more |= self._sketch_classes(others, self.sketches_)
             return self.fit_sketches(_added(self.sketches_, more))
 
     @override
@@ -238,7 +236,6 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         check_is_fitted(self, "sketches_")
         self._check_parameters()
         known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
-        warn_of_plan(*known.values())
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=False)
             rest = dict(self.sketches_)
@@ -248,7 +245,9 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
                 rest[label] = rest[label] - sketch
             for label in rows.labels() - known.keys():
                 _refuse_forgetting(label)
-            return self.fit_sketches(rest)
+            self.fit_sketches(rest)
+            warn_of_plan(*known.values())
+        return self
 
     @override
     def merge(self, other: Self) -> Self:
@@ -284,10 +283,10 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         classes = _sorted(sketches)
         counts = np.array([sketches[c].count for c in classes.tolist()], np.float64)
         with self._all_or_nothing():
-            mixtures = [self._fitted(sketches[label]) for label in classes.tolist()]
+            mixtures = [self._fitted(c, sketches[c]) for c in classes.tolist()]
             self.classes_, self.class_prior_ = classes, counts / counts.sum()
             self.mixtures_ = mixtures
-            self._pool()
+            pool_variances(mixtures, self.class_prior_, shrinkage=self.shrinkage)
             self.n_features_in_ = mixtures[0].n_features_in_
             self.sketches_ = dict(sketches)
         return self
@@ -329,7 +328,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         )
 
     def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
-        """Rows with the number of their class in a last column."""
+        """Rows with their classes."""
         if y is None:
             raise RowsError(
                 "requires y to be passed, but the target y is None. Pass the classes, "
@@ -337,18 +336,10 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             )
         if isinstance(y, str):
             return self._open_named(X, y, reset=reset)
-        if type(X).__module__.partition(".")[0] == "torch":
-            X = X.detach().cpu().numpy()
-        if is_streamed(X):
-            raise RowsError(
-                "for files and Arrow data pass y as the name of the column of classes: "
-                "an array of classes cannot be matched to their rows."
-            )
+        X = beside_targets(X, "classes")
         rows, labels = validated(self, X, y, reset=reset)
         check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
-        table = np.concatenate([rows, codes[:, None].astype(rows.dtype)], axis=1)
-        return LabelledRows(open_rows(table), classes.tolist())
+        return LabelledRows(open_rows(rows), labels)
 
     def _open_named(self, X: Any, y: str, *, reset: bool) -> LabelledRows:
         if isinstance(X, Iterator):
@@ -369,9 +360,9 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         if reset:
             self.n_features_in_ = len(features)
             self.feature_names_in_ = np.array(features, object)
-        return LabelledRows(batches, None)
+        return LabelledRows(batches)
 
-    def _sketch_new(
+    def _sketch_classes(
         self, rows: LabelledRows, known: Mapping[Any, Sketch]
     ) -> dict[Any, Sketch]:
         """Sketches of classes without a map: as those of ``known``, or planned."""
@@ -381,12 +372,14 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             twice = any(find_cells(s.feature_map) is not None for s in known.values())
             start = second_moment_part(some)[0] if twice else some
         else:
-            extremes = column_extremes(rows.batches)[:2, :-1]
+            extremes = rows.extremes()
             twice = self.rounds == 2 or (self.rounds is None and self.bounds is None)
             rounds = self.rounds or 1 + twice
             first = self._mixture(self.n_components, rounds=rounds)
             start = first.plan(extremes.shape[1], rows=extremes)
         sketches = rows.sketches(start)
+        if not known:
+            _warn_of_tails(sketches, getattr(self, "feature_names_in_", None))
         if not twice:
             return sketches
         maps = self.plan(start.n_features, rows=extremes, first={**known, **sketches})
@@ -401,11 +394,21 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             sketch_size=self.sketch_size,
             rounds=self.rounds if rounds is None else rounds,
             bounds=self.bounds,
-            reg_covar=float(np.finfo(np.float64).tiny),  # see _pool
+            reg_covar=float(np.finfo(np.float64).tiny),  # see pool_variances
             random_state=self.random_state,
         )
 
-    def _fitted(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
+    def _fitted(
+        self, label: Any, sketch: Sketch | PrivateSketch
+    ) -> CompressiveGaussianMixture:
+        try:
+            return self._mixture_of(sketch)
+        except TooNoisy as error:
+            raise TooNoisy(
+                f"class {label!r}: {error} If this class has no rows, leave it out."
+            ) from error
+
+    def _mixture_of(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
         """The mixture of one class, of fewer components where rows are few."""
         each = sketch.feature_map.n_features if self.covariance_type == "full" else 0
         rows = int(sketch.count) // max(_FEWEST_ROWS, each)
@@ -419,34 +422,11 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         decoder = CellMixtureDecoder(
             size,
             shape=self.covariance_type,
-            least_variance=max(self.shrinkage, _NARROWEST),
+            least_variance=max(self.shrinkage, NARROWEST),
             n_rounds=0,
             seed=seed_of(self.random_state),
         )
         return self._mixture(size).fit_sketch(sketch, decoder=decoder)
-
-    def _pool(self) -> None:
-        """Add a share of the pooled variances to every covariance."""
-        d = self.mixtures_[0].n_features_in_
-        pooled, squares = np.zeros(d), np.zeros(d)
-        means = [mixture.weights_ @ mixture.means_ for mixture in self.mixtures_]
-        centre: NDArray[np.float64] = np.asarray(self.class_prior_) @ np.stack(means)
-        for prior, mixture in zip(self.class_prior_, self.mixtures_, strict=True):
-            covariances, weights = mixture.covariances_, mixture.weights_
-            if covariances.ndim == 3:
-                covariances = np.einsum("jaa->ja", covariances)
-            away = mixture.means_ - weights @ mixture.means_
-            pooled += prior * (weights @ (covariances + away**2))
-            squares += prior * (weights @ (mixture.means_ - centre) ** 2)
-        # A spread between the classes only, or none at all beside the size of values.
-        squares = np.maximum(squares, (_ROUNDING * centre) ** 2)
-        constant = pooled <= _CONSTANT * squares
-        least = np.where(constant, _NARROWEST * squares + _CONSTANT, 0.0)
-        extra = max(self.shrinkage, _CONSTANT) * pooled + least
-        for mixture in self.mixtures_:
-            full = mixture.covariances_.ndim == 3
-            added = np.diag(extra) if full else extra
-            mixture.covariances_ = mixture.covariances_ + added
 
     def _log_joint(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "sketches_")
@@ -469,6 +449,23 @@ def _added(
     for label, sketch in right.items():
         merged[label] = merged[label] + sketch if label in merged else sketch
     return merged
+
+
+def _warn_of_tails(sketches: Mapping[Any, Sketch], names: NDArray[Any] | None) -> None:
+    """Say so where a few rows far out make up the variances of their class."""
+    whole = sum(sketches.values())
+    assert isinstance(whole, Sketch)
+    found = narrow_features(whole)
+    if found:
+        listed = [str(j if names is None else repr(names[j])) for j in found]
+        warnings.warn(
+            f"in feature {', '.join(listed)} a few rows lie far from all "
+            "others: the variances of their class are those of these rows, and the "
+            "result may be far from the best. Leave such rows out, clip them, or "
+            "transform the feature.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _refuse_forgetting(label: Any) -> NoReturn:

@@ -25,7 +25,7 @@ from sketchlearn.errors import (
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.rows.survey import survey_rows
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
@@ -34,6 +34,7 @@ __all__ = [
     "DATA_REACH",
     "LARGEST",
     "PLANNING_ROWS",
+    "beside_targets",
     "check_bounds",
     "column_extremes",
     "extremes_of",
@@ -69,6 +70,28 @@ def is_streamed(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__") and not hasattr(X, "columns")
 
 
+def beside_targets(X: Any, what: str) -> Any:
+    """Rows that an array of targets can be matched to.
+
+    Parameters
+    ----------
+    X : rows
+        As given; a tensor becomes an array.
+    what : str
+        Of the column that ``y`` may name instead, for messages.
+    """
+    if type(X).__module__.partition(".")[0] == "torch":
+        X = X.detach().cpu().numpy()
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        open_rows(X)  # says what to do with a single column
+    if is_streamed(X):
+        raise RowsError(
+            f"for files, streams and Arrow data pass y as the name of the column of "
+            f"{what}: an array of {what} cannot be matched to their rows."
+        )
+    return X
+
+
 def require_in_memory(X: Any, verb: str) -> None:
     """Refuse what would have to be read again after it was fitted."""
     if is_streamed(X) and not hasattr(X, "shape"):
@@ -84,8 +107,13 @@ def validated(estimator: Any, X: Any, *targets: Any, **options: Any) -> Any:
 
     It adds rows up to see whether they are finite, which huge ones are all the same.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        return validate_data(estimator, with_text_names(X), *targets, **options)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return validate_data(estimator, with_text_names(X), *targets, **options)
+    except ValueError:
+        if hasattr(X, "columns"):
+            open_rows(X)  # names the column at fault, if one is
+        raise
 
 
 def with_text_names(X: Any) -> Any:

@@ -31,7 +31,7 @@ from sketchlearn.estimators.base import (
     require_sketch,
     seed_of,
 )
-from sketchlearn.estimators.inputs import is_streamed, validated
+from sketchlearn.estimators.inputs import beside_targets, validated
 from sketchlearn.estimators.moment_plan import (
     MANY_COLUMNS,
     moment_decoder,
@@ -264,14 +264,8 @@ class CompressiveRidge(
         names = [y] if isinstance(y, str) else y
         if isinstance(names, list | tuple) and names and isinstance(names[0], str):
             return self._open_named(X, list(names), reset=reset)
-        if type(X).__module__.partition(".")[0] == "torch":
-            X = X.detach().cpu().numpy()
-        if is_streamed(X):
-            raise RowsError(
-                "for files, streams and Arrow data pass y as the name of the target "
-                "column (or a list of names); an array of targets cannot be matched "
-                "to their rows."
-            )
+        X = beside_targets(X, "targets")
+        _require_no_text(y)
         rows, targets = validated(
             self,
             X,
@@ -283,8 +277,13 @@ class CompressiveRidge(
         )
         table = np.asarray(targets).reshape(len(targets), -1)
         if issparse(rows):
-            return open_rows(hstack([rows, table], format="csr"))
-        return open_rows(np.concatenate([rows, table], axis=1))
+            batches = open_rows(hstack([rows, table], format="csr"))
+        else:
+            if rows.dtype.kind != "f":  # targets beside whole numbers may round them
+                rows = np.concatenate(list(open_rows(rows)))
+            batches = open_rows(np.concatenate([rows, table], axis=1))
+        batches.source = open_rows(rows).source
+        return batches
 
     def _open_named(self, X: Any, names: list[str], *, reset: bool) -> Batches:
         batches = open_rows(X)
@@ -330,6 +329,17 @@ class CompressiveRidge(
         if len(set(found.tolist())) < len(found):
             raise FeatureMapError(f"targets names a feature twice: {targets!r}.")
         return found
+
+
+def _require_no_text(targets: Any) -> None:
+    """Refuse words where numbers are to be predicted, and not the rows beside them."""
+    found = np.asarray(targets)
+    texts = found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
+    if texts or found.dtype.kind in "SU":
+        raise RowsError(
+            "the target y is text, and not numbers. Cast it with astype(float) if it "
+            "holds numbers; classes are for CompressiveClassifier."
+        )
 
 
 def _require_signal(found: Regression) -> None:

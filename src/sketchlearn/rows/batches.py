@@ -223,17 +223,18 @@ class Batches:
     def _plan_next(self, piece: Piece) -> Plan:
         """Plan a later piece by the names of the first one."""
         first, options = self._source.first, self._options
-        names = first.names
-        if (piece.names, piece.types) == (names, first.types):
+        same = (piece.names, piece.types, piece.left_out)
+        if same == (first.names, first.types, first.left_out):
             return self._plan
+        names = first.usual_names
         named = options.columns is None and piece.names is not None
         columns = names if named else options.columns
         plan = plan_columns(piece, columns, options.encodings)
-        extra = set() if names is None else set(piece.names or ()) - set(names)
+        extra = set() if names is None else set(piece.usual_names or ()) - set(names)
         if extra and options.is_whole:
             raise RowsError(
                 f"{piece.source} has a column {min(extra)!r} that {first.source} does "
-                "not have. Select the common columns with columns=[...]."
+                "not have. Select the common columns: open_rows(data, columns=[...])."
             )
         self._require_width(plan.width, self._plan.width, piece)
         return plan
@@ -243,7 +244,8 @@ class Batches:
         if n_features is not None and n_features != self.n_features:
             raise RowsError(
                 f"rows of {self.source} have {self.n_features} features, but "
-                f"{n_features} were expected. Select columns with columns=[...]."
+                f"{n_features} were expected. Select columns with open_rows(data, "
+                "columns=[...])."
             )
         return self
 
@@ -252,7 +254,7 @@ class Batches:
             raise RowsError(
                 f"rows of {piece.source} have {width} features, but {expected} "
                 "were expected. Nothing was added. Pass rows of that width, or select "
-                "columns with columns=[...]."
+                "columns with open_rows(data, columns=[...])."
             )
 
     def _floats(self, chunk: Any, plan: Plan, where: Where) -> Floats:
@@ -275,8 +277,8 @@ class Batches:
         raise RowsError(
             f"{more}{rows} NaN or infinity (first: row "
             f"{where.row + int(bad.argmax())} of the input, in {where.source}). "
-            "Nothing was added. Leave such rows out with on_invalid='drop', or impute "
-            "the missing values first."
+            "Nothing was added. Leave such rows out with open_rows(data, "
+            "on_invalid='drop'), or impute the missing values first."
         )
 
 
@@ -300,9 +302,12 @@ def open_rows(
         table, reader or dataset, anything with ``__arrow_c_stream__``, SciPy sparse
         matrix, torch tensor; a generator or list of such batches; or a path, glob,
         folder or list of paths of Parquet, CSV, Arrow (Feather) or ``.npy`` files.
-        Numbers of a CSV file are read as float64.
+        Numbers of a CSV file are read as float64. An iterator is opened only once;
+        of those over lists, maps and zips, which Python does not let one watch, the
+        last eight that were not read to their end are remembered.
     columns : sequence of str (or of int, for data without names), optional
-        Columns to read, in this order; all of them by default.
+        Columns to read, in this order; by default all of them but the index that
+        pandas wrote beside a frame.
     encodings : mapping of column name to categories, optional
         Columns to replace, in place, by one 0/1 column per category, named
         ``"column=category"``.

@@ -261,7 +261,7 @@ def _positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
             f"{piece.source} has several columns named {name!r}; rename them."
         )
     if columns is None:
-        return tuple(range(width))
+        return _usual_positions(piece)
     if names is not None:
         found = {name: position for position, name in enumerate(names)}
         for column in columns:
@@ -280,6 +280,26 @@ def _positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
                 f"{width - 1}."
             )
     return tuple(int(position) for position in columns)
+
+
+def _usual_positions(piece: Piece) -> tuple[int, ...]:
+    """Columns that are read where none is asked for: all but the index of a frame."""
+    if piece.names is None:
+        return tuple(range(len(piece.types)))
+    if "" in piece.names:
+        raise RowsError(
+            f"column {piece.names.index('')} of {piece.source} has no name: an index "
+            "that was written beside the rows is no feature. Say which columns are: "
+            "open_rows(data, columns=[...]); or name it."
+        )
+    if not piece.usual_names:
+        raise RowsError(
+            f"{piece.source} has no column beside the index of a pandas frame "
+            f"({', '.join(piece.names)}). Select it with open_rows(data, "
+            "columns=[...]) if it is a feature."
+        )
+    kept = set(piece.usual_names)
+    return tuple(i for i, name in enumerate(piece.names) if name in kept)
 
 
 def _refuse_column(name: str | int, source: str, names: Sequence[str]) -> NoReturn:
@@ -315,8 +335,8 @@ def _refuse_type(piece: Piece, kind: str, name: str | None) -> NoReturn:
     hint = "Cast it with astype(float) if it holds numbers"
     if name is not None:
         hint += (
-            ", select numeric columns with columns=[...], or declare its categories "
-            f"with encodings={{{name!r}: [...]}}"
+            ", select numeric columns with open_rows(data, columns=[...]), or declare "
+            f"its categories there with encodings={{{name!r}: [...]}}"
         )
     raise RowsError(f"{what} has type {kind}, which is not a number. {hint}.")
 

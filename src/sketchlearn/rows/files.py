@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sketchlearn.errors import MissingFileError, RowsError
 from sketchlearn.rows.parquet import parquet_piece
-from sketchlearn.rows.pieces import Piece, Reader, array_piece, guarded
+from sketchlearn.rows.pieces import Piece, Reader, array_piece, guarded, index_columns
 
 __all__ = ["file_piece", "find_files"]
 
@@ -52,12 +52,13 @@ def find_files(data: Any) -> tuple[list[Path], str]:
     Returns
     -------
     paths : list of Path
-        At least one, sorted within each glob or folder.
+        At least one, sorted within each glob or folder; none is there twice.
     source : str
         Short description for messages.
     """
     if isinstance(data, str | os.PathLike):
         paths = _expand(data)
+        _require_different(paths)
         files = "" if len(paths) == 1 else f" ({len(paths)} files)"
         return paths, f"{os.fspath(data)!r}{files}"
     for item in data:
@@ -66,6 +67,7 @@ def find_files(data: Any) -> tuple[list[Path], str]:
                 f"a list of paths holds a {type(item).__name__}; pass paths only."
             )
     paths = [path for item in data for path in _expand(item)]
+    _require_different(paths)
     return paths, f"{len(paths)} files ({os.fspath(data[0])!r}, ..)"
 
 
@@ -113,6 +115,21 @@ def _expand(item: str | os.PathLike[str]) -> list[Path]:
     return paths
 
 
+def _require_different(paths: Sequence[Path]) -> None:
+    """Refuse a file that is named twice: its rows would count twice."""
+    seen: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        about = path.stat()
+        first = seen.setdefault((about.st_dev, about.st_ino), path)
+        if first is not path:
+            same = "" if first == path else f" (also as {str(first)!r})"
+            raise RowsError(
+                f"the file {str(path)!r} is named twice{same}: each of its rows would "
+                "count twice. Nothing was added. Name every file once; where globs or "
+                "folders overlap, or one file is a link to another, leave one out."
+            )
+
+
 def _folder_files(folder: Path) -> list[Path]:
     inside = [path for path in sorted(folder.iterdir()) if path.is_file()]
     paths = [p for p in inside if _suffix(p) and not p.name.startswith((".", "_"))]
@@ -157,8 +174,8 @@ def _blaming(path: Path) -> Iterator[None]:
     if kind == "CSV":
         hint = (
             "It must have a header and equally long lines, and each column one type "
-            "(the first rows decide). To leave a column out pass columns=[...]; to "
-            "read it as categories pass encodings={...}."
+            "(the first rows decide). To leave a column out, open_rows(path, "
+            "columns=[...]); to read it as categories, encodings={...}."
         )
     try:
         yield
@@ -171,7 +188,8 @@ def _schema_piece(
 ) -> Piece:
     with _blaming(path):  # a damaged name cannot be decoded
         names, types = tuple(schema.names), tuple(map(str, schema.types))
-    return Piece(repr(str(path)), names, types, read, n_rows)
+        index = index_columns(schema)
+    return Piece(repr(str(path)), names, types, read, n_rows, left_out=index)
 
 
 _MISSING = ("", "na", "n/a", "#n/a", "null", "none", "?", "-")
@@ -257,7 +275,8 @@ def _require_exact(
                 f"row {row + int(large.argmax())} of {str(path)!r}, column {name!r}: "
                 "a whole number of 2**53 or more cannot be represented exactly as "
                 "float64 for certain. Nothing was added. Write this column with a "
-                "decimal point to accept rounding, or leave it out with columns=[...]."
+                "decimal point to accept rounding, or leave it out with "
+                "open_rows(path, columns=[...])."
             )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sketchlearn.rows.pieces import Index, Piece, Spans, guarded
+from sketchlearn.rows.pieces import Index, Piece, Spans, guarded, index_columns
 
 __all__ = ["parquet_piece"]
 
@@ -92,11 +92,19 @@ def parquet_piece(
     with blaming(), start() as file:
         schema, metadata = file.schema_arrow, file.metadata
         names, types = tuple(schema.names), tuple(map(str, schema.types))
+        left_out = index_columns(schema)
         n_rows = metadata.num_rows
         groups = range(metadata.num_row_groups)
         sizes = np.array([metadata.row_group(i).num_rows for i in groups], np.int64)
-    index = Index(extremes, take)
-    return Piece(repr(str(path)), names, types, read, n_rows, index=index)
+    return Piece(
+        repr(str(path)),
+        names,
+        types,
+        read,
+        n_rows,
+        index=Index(extremes, take),
+        left_out=left_out,
+    )
 
 
 def _within(spans: Spans, start: int, stop: int) -> Spans:

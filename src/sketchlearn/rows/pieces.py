@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
 
-__all__ = ["Index", "Piece", "Reader", "Spans", "array_piece", "guarded", "to_piece"]
+__all__ = [
+    "Index",
+    "Piece",
+    "Reader",
+    "Spans",
+    "array_piece",
+    "guarded",
+    "index_columns",
+    "to_piece",
+]
 
 PANDAS_ROWS = 1 << 16
 """Rows of a pandas frame converted at once."""
@@ -51,6 +60,8 @@ class Piece:
         Whether it can be read only once.
     index : Index, optional
         What the file itself says of its rows.
+    left_out : frozenset of str
+        Columns that are read only where they are asked for.
     """
 
     source: str
@@ -60,6 +71,14 @@ class Piece:
     n_rows: int | None = None
     once: bool = False
     index: Index | None = None
+    left_out: frozenset[str] = frozenset()
+
+    @property
+    def usual_names(self) -> tuple[str, ...] | None:
+        """Names of the columns that are read where none is asked for."""
+        if self.names is None:
+            return None
+        return tuple(name for name in self.names if name not in self.left_out)
 
 
 @final
@@ -91,6 +110,23 @@ def guarded(
         if batch is None:
             return
         yield batch
+
+
+def index_columns(schema: pa.Schema) -> frozenset[str]:
+    """Columns that hold the index of a pandas frame, which is none of its columns.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"a": [1.0]}, index=["x"])
+    >>> index_columns(pa.Schema.from_pandas(frame))
+    frozenset({'__index_level_0__'})
+    """
+    try:
+        listed = (schema.pandas_metadata or {}).get("index_columns", [])
+    except (ValueError, AttributeError):  # written by somebody else
+        return frozenset()
+    return frozenset(name for name in listed if isinstance(name, str))
 
 
 def to_piece(data: Any) -> Piece | None:
@@ -150,8 +186,8 @@ def _array_piece(data: Any) -> Piece:
     array = np.asarray(data) if array is None else array
     if np.ma.is_masked(array):
         raise RowsError(
-            "a masked array with masked values. Pass array.filled(numpy.nan), and "
-            "on_invalid='drop' to leave those rows out."
+            "a masked array with masked values. Leave those rows out with "
+            "open_rows(array.filled(numpy.nan), on_invalid='drop')."
         )
 
     def take(start: int, stop: int) -> Any:
@@ -223,8 +259,8 @@ def _arrow_piece(
         for batch in start():
             yield batch.select(list(positions))
 
-    types = tuple(map(str, schema.types))
-    return Piece(source, tuple(schema.names), types, read, n_rows)
+    types, index = tuple(map(str, schema.types)), index_columns(schema)
+    return Piece(source, tuple(schema.names), types, read, n_rows, left_out=index)
 
 
 def _stream_piece(data: Any) -> Piece:
@@ -254,8 +290,8 @@ def _dataset_piece(data: Any) -> Piece:
             fragment_readahead=1,
         ).to_batches()
 
-    types = tuple(map(str, data.schema.types))
-    return Piece("an Arrow dataset", tuple(names), types, read)
+    types, index = tuple(map(str, data.schema.types)), index_columns(data.schema)
+    return Piece("an Arrow dataset", tuple(names), types, read, left_out=index)
 
 
 def _polars_piece(data: Any) -> Piece:
@@ -294,7 +330,8 @@ def _pandas_piece(data: Any) -> Piece:
             except (pa.ArrowException, TypeError) as error:
                 raise RowsError(
                     f"{source} has a column of mixed or unknown types. Cast its "
-                    "columns with astype, or select others with columns=[...]."
+                    "columns with astype, or select others with open_rows(data, "
+                    "columns=[...])."
                 ) from error
 
     types = tuple(_pandas_type(data, i, kind) for i, kind in enumerate(data.dtypes))

@@ -24,8 +24,13 @@ from sketchlearn.rows.pieces import Piece, to_piece
 __all__ = ["Source", "open_source", "refuse_empty"]
 
 _OPENED: WeakValueDictionary[int, Any] = WeakValueDictionary()
-"""Iterators that were opened, by identity: themselves, or the source that holds them
-where they cannot be referred to weakly."""
+"""Iterators that were opened, by identity."""
+
+_HELD: dict[int, Any] = {}
+"""Those among them that cannot be referred to weakly, oldest first. They are held until
+they are read to their end: another one cannot take their identity meanwhile."""
+
+_MOST_HELD = 8
 
 
 @final
@@ -104,7 +109,7 @@ def open_source(
     items = data if isinstance(data, list | tuple) else [data]
     for item in items if source.once else []:
         if isinstance(item, Iterator | pa.RecordBatchReader):
-            _claim(item, source)
+            _claim(item)
     source.open()
     return source
 
@@ -119,9 +124,9 @@ def refuse_empty(source: str, dropped: int = 0) -> NoReturn:
     raise RowsError(f"0 rows in {source}; at least 1 is needed. Nothing was added.")
 
 
-def _claim(stream: Any, source: Source) -> None:
+def _claim(stream: Any) -> None:
     """Refuse an iterator that was opened before: its first rows are gone."""
-    if id(stream) in _OPENED:
+    if id(stream) in _OPENED or id(stream) in _HELD:
         raise RowsError(
             f"this {type(stream).__name__} was opened before and cannot be read "
             "twice: its first rows would be missing. Make a new one, or pass an "
@@ -129,8 +134,10 @@ def _claim(stream: Any, source: Source) -> None:
         )
     try:
         _OPENED[id(stream)] = stream
-    except TypeError:  # map and zip: known for as long as their source is
-        _OPENED[id(stream)] = source
+    except TypeError:  # map, zip, and iterators over lists
+        _HELD[id(stream)] = stream
+        while len(_HELD) > _MOST_HELD:
+            del _HELD[next(iter(_HELD))]
 
 
 def _describe(
@@ -193,6 +200,7 @@ def _batch_source(data: Iterable[Any]) -> Source:
                 raise RowsError(f"batch {number}: {error}") from error
             source = f"batch {number} ({piece.source})"
             yield dataclasses.replace(piece, source=source)
+        _HELD.pop(id(data), None)  # opened again it has no rows, which is refused
 
     return Source(f"a {type(data).__name__} of batches", pieces, once=once)
 

@@ -121,8 +121,8 @@ class RowLattice:
         )
         if self.scaling is not None and self.scaling.origin == "declared":
             advice = (
-                "Declare wider bounds, or clip the rows to them (each by itself) before "
-                "they are sketched."
+                "Declare wider bounds, or clip the rows to them (each by itself) "
+                "before they are sketched."
             )
         return (
             f"row {first_row + row} lies outside the planned range of feature {column},"

@@ -336,7 +336,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             )
         if isinstance(y, str):
             return self._open_named(X, y, reset=reset)
-        X = beside_targets(X, "classes")
+        X = beside_targets(X, "column of classes")
         rows, labels = validated(self, X, y, reset=reset)
         check_classification_targets(labels)
         return LabelledRows(open_rows(rows), labels)

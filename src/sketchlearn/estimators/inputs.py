@@ -70,15 +70,15 @@ def is_streamed(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__") and not hasattr(X, "columns")
 
 
-def beside_targets(X: Any, what: str) -> Any:
+def beside_targets(X: Any, column: str) -> Any:
     """Rows that an array of targets can be matched to.
 
     Parameters
     ----------
     X : rows
         As given; a tensor becomes an array.
-    what : str
-        Of the column that ``y`` may name instead, for messages.
+    column : str
+        What ``y`` may name instead, for messages.
     """
     if type(X).__module__.partition(".")[0] == "torch":
         X = X.detach().cpu().numpy()
@@ -86,8 +86,8 @@ def beside_targets(X: Any, what: str) -> Any:
         open_rows(X)  # says what to do with a single column
     if is_streamed(X):
         raise RowsError(
-            f"for files, streams and Arrow data pass y as the name of the column of "
-            f"{what}: an array of {what} cannot be matched to their rows."
+            f"for files, streams and Arrow data pass y as the name of the {column}: an "
+            "array cannot be matched to their rows."
         )
     return X
 

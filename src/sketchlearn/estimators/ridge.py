@@ -264,7 +264,7 @@ class CompressiveRidge(
         names = [y] if isinstance(y, str) else y
         if isinstance(names, list | tuple) and names and isinstance(names[0], str):
             return self._open_named(X, list(names), reset=reset)
-        X = beside_targets(X, "targets")
+        X = beside_targets(X, "target column (or a list of names)")
         _require_no_text(y)
         rows, targets = validated(
             self,

@@ -435,6 +435,33 @@ def test_by_default_the_sketch_grows_with_k_and_is_nearly_lloyds(k):
     assert ratio(km, rows) < 1.15
 
 
+def wide_blobs(d, k, n=3000):
+    rng = np.random.default_rng(0)
+    return rng.uniform(-5, 5, (k, d))[rng.integers(k, size=n)] + 0.5 * rng.normal(
+        size=(n, d)
+    )
+
+
+@pytest.mark.parametrize(("d", "k"), [(20, 30), (40, 20)])
+def test_clusters_that_differ_in_many_directions_are_found(d, k):
+    rows = wide_blobs(d, k)
+    assert ratio(CompressiveKMeans(k).fit(rows), rows) < 1.1
+
+
+def test_clusters_in_directions_without_cells_are_told():
+    rows = wide_blobs(20, 30)
+    with pytest.warns(ConvergenceWarning, match="in so few directions"):
+        km = CompressiveKMeans(30, sketch_size=1500).fit(rows)
+    assert ratio(km, rows) > 1.1
+
+
+def test_one_round_with_enough_waves_is_not_too_small():
+    rows = wide_blobs(3, 25)
+    CompressiveKMeans(25, sketch_size=300, rounds=1).fit(rows)  # warnings are errors
+    with pytest.warns(ConvergenceWarning, match="one round, in 101 numbers"):
+        CompressiveKMeans(25, sketch_size=100, rounds=1).fit(rows)
+
+
 def test_a_plan_of_two_rounds_has_the_size_that_fit_would_take():
     km = CompressiveKMeans(30, rounds=2)
     rows = np.random.default_rng(0).normal(size=(2000, 3))

@@ -25,7 +25,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sketchlearn.decoders.cell_density import CellStatistics, lift_of
 from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.density_model import Clusters, Density
-from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
+from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
@@ -66,12 +66,16 @@ class Inertia:
     is_blurred : bool
         Whether the density explains so much less than the cells that they cannot tell
         where the rows in them are.
+    unseen : float
+        Most that as many centres could take off, of the estimate, in directions that
+        have no cells.
     """
 
     estimate: float
     low: float
     high: float
     is_blurred: bool
+    unseen: float
 
 
 def bound_inertia(
@@ -112,8 +116,20 @@ def bound_inertia(
     least = _LEAST if lift is not None else _LEAST_WITHOUT
     low = max(least * min(clusters.inertia, high) - wide, 0.0)
     blurred = lift is not None and not noise and clusters.inertia < _BLURRED * high
+    unseen = 0.0 if lift is None else _outside(moments, lift, len(clusters.centers))
+    unseen /= max(estimate, 1e-300)
     n, high = moments.count, max(high, estimate) + wide
-    return Inertia(n * estimate, n * low, n * high, blurred)
+    return Inertia(n * estimate, n * low, n * high, blurred, unseen)
+
+
+def _outside(moments: Moments, lift: NDArray[np.float64], n_centres: int) -> float:
+    """Variance that centres, which span a direction less, could explain beside L."""
+    count = min(n_centres - 1, len(moments.mean))
+    if count <= lift.shape[1]:
+        return 0.0
+    basis = np.linalg.qr(lift)[0]
+    inside = float(np.sum(basis * (moments.structure @ basis)))
+    return max(float(moments.structure.largest(count)[0].sum()) - inside, 0.0)
 
 
 def _error(

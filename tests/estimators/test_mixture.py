@@ -1,5 +1,7 @@
 """A mixture fitted to a sketch is nearly the one EM fits to the rows."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -13,6 +15,7 @@ from sketchlearn.errors import (
     RowsError,
 )
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
+from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
 MEANS = 3 * RNG.normal(size=(3, 4))
@@ -201,3 +204,23 @@ def test_a_regularisation_wider_than_the_rows_is_told():
     rows = 1e-8 * np.random.default_rng(0).normal(size=(500, 2))
     with pytest.warns(ConvergenceWarning, match="reg_covar=1e-06 is larger"):
         CompressiveGaussianMixture(1).fit(rows)
+
+
+@pytest.mark.filterwarnings("ignore::sketchlearn.errors.PrivacyWarning")
+@pytest.mark.parametrize(
+    ("d", "n", "epsilon", "is_told"),
+    [(3, 1000, 10.0, False), (10, 1000, 10.0, True), (30, 20_000, 1.0, True)],
+)
+def test_a_noisy_release_is_no_worse_than_one_gaussian(d, n, epsilon, is_told):
+    rng = np.random.default_rng(0)
+    centres = rng.uniform(-0.7, 0.7, (4, d))
+    rows = centres[rng.integers(4, size=n)] + 0.08 * rng.normal(size=(n, d))
+    rows = np.clip(rows, -1, 1)
+    gm = CompressiveGaussianMixture(4, bounds=(-1, 1))
+    private = release_seeded(gm.sketch(rows), 0, epsilon=epsilon, delta=1e-6)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        gm.fit_sketch(private)
+    one = CompressiveGaussianMixture(1, bounds=(-1, 1)).fit(rows)
+    assert gm.score(rows) > one.score(rows) - 1
+    assert is_told == any("narrower than the noise" in str(w.message) for w in told)

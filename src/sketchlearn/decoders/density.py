@@ -36,6 +36,7 @@ from sketchlearn.decoders.density_fit import (
     mixture_loss,
 )
 from sketchlearn.decoders.density_model import Density, outside_variance
+from sketchlearn.decoders.density_noise import blurred_moments
 from sketchlearn.decoders.density_prior import copula_rows, planned_range
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
 from sketchlearn.features.base import AbstractFeatureMap
@@ -98,6 +99,8 @@ class DensityDecoder(AbstractDecoder[Density]):
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Density]:
         moments = NystromDecoder().decode(sketch).params
+        if self.n_components is not None:
+            moments = blurred_moments(moments)
         noise = 0.0
         if isinstance(sketch, PrivateSketch):
             noise = sketch.noise_std / sketch.count

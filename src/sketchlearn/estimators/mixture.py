@@ -21,6 +21,8 @@ from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.cell_plan import place_cells
 from sketchlearn.decoders.density import DensityDecoder, is_moments
 from sketchlearn.decoders.density_model import Density
+from sketchlearn.decoders.density_noise import hidden_nats
+from sketchlearn.decoders.low_rank import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
@@ -44,6 +46,9 @@ CovarianceType = Literal["diag", "full"]
 
 _CELLS, _MOST_DIRECTIONS = 4, 14
 """Cells for each component, and coordinates they have room for."""
+
+_HIDDEN = 2.5
+"""Log density that the noise of a release may cost without a word."""
 
 _COLLINEAR = 1e-9
 """Share of its variance that a feature varies by itself, at least."""
@@ -166,6 +171,8 @@ class CompressiveGaussianMixture(
         if size > 1 and decoder is None:
             self._warn_of_tails(sketch)
         covariances = self._regularised(density.component_covariances)
+        if decoder is None:
+            self._warn_of_noise(sketch, density.weights, covariances)
         self.weights_, self.means_ = density.weights, density.component_means
         self.covariances_ = covariances
         self.converged_, self.n_iter_ = found.converged, max(found.n_iter, 1)
@@ -239,6 +246,27 @@ class CompressiveGaussianMixture(
         cells = _CELLS * self.n_components if self.n_components > 1 else 0
         return cells * (1 + 2 * r + products)
 
+    @staticmethod
+    def _warn_of_noise(
+        sketch: Sketch | PrivateSketch,
+        weights: NDArray[np.float64],
+        covariances: NDArray[np.float64],
+    ) -> None:
+        """Say so where a release hides how narrow the rows are."""
+        if not isinstance(sketch, PrivateSketch):
+            return
+        moments = NystromDecoder().decode(sketch).params
+        lost = hidden_nats(moments, weights, covariances)
+        if lost > _HIDDEN:
+            warnings.warn(
+                "components are narrower than the noise of this release lets one see: "
+                f"the log density of rows may be too low by {lost:.1f} and more. "
+                "Release more rows or with a larger epsilon, fewer numbers (a smaller "
+                "sketch_size), or with bounds or a norm_bound closer to the rows.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
     def _regularised(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Covariances that can be inverted, of the asked type."""
         variances = np.einsum("jaa->ja", covariances)
@@ -280,6 +308,9 @@ class CompressiveGaussianMixture(
         has_cells = find_cells(sketch.feature_map) is not None
         if size == 1 or has_cells or is_moments(sketch.feature_map):
             return CellMixtureDecoder(size, shape=kind, seed=seed)
+        moments = NystromDecoder().decode(sketch).params
+        if moments.noise is not None and moments.n_directions < len(moments.mean):
+            kind = "diag"  # correlations inside of components would be those of noise
         return DensityDecoder(size, shape=kind, seed=seed)
 
     def _log_densities(self, X: Any) -> NDArray[np.float64]:

@@ -224,3 +224,20 @@ def test_a_noisy_release_is_no_worse_than_one_gaussian(d, n, epsilon, is_told):
     one = CompressiveGaussianMixture(1, bounds=(-1, 1)).fit(rows)
     assert gm.score(rows) > one.score(rows) - 1
     assert is_told == any("narrower than the noise" in str(w.message) for w in told)
+
+
+def test_constant_and_boolean_features_are_no_matter_of_units():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (2000, 5)).astype(float)
+    rows[:, 2] = 3.0
+    CompressiveGaussianMixture(16).fit(rows)  # warnings are errors
+    with pytest.warns(ConvergenceWarning, match="the variance of feature 0"):
+        CompressiveGaussianMixture(2).fit(rows * [1e-4, 1, 1, 1, 1])
+
+
+def test_one_row_far_from_all_others_is_told():
+    rows = np.random.default_rng(0).normal(1000, 5, (1000, 2))
+    rows[0] = 1e6
+    with pytest.warns(ConvergenceWarning, match="far from all others") as told:
+        CompressiveGaussianMixture(3).fit(rows)
+    assert len(told) == 1

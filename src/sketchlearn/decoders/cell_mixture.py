@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
-from sklearn.cluster import KMeans
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.cell_density import basis_of, centre_of
 from sketchlearn.decoders.cell_moments import CellMoments
 from sketchlearn.decoders.density import plain_parts
-from sketchlearn.decoders.density_model import Density
+from sketchlearn.decoders.density_model import Density, lloyd
 from sketchlearn.decoders.density_noise import blurred_moments, variance_blur
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
@@ -140,7 +139,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         found = []
         for n_init in _STARTS:
             seed = int(rng.integers(2**31))
-            search = KMeans(size, n_init=n_init, random_state=seed).fit(points)
+            search = lloyd(points, size, n_init=n_init, seed=seed)
             found.append(self._climb(points, np.eye(size)[search.labels_]))
         return max(found, key=lambda pair: pair[1])[0]
 

@@ -29,6 +29,7 @@ from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
     SecondRound,
 )
+from sketchlearn.estimators.inputs import varies
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import FARTHEST, CellFeatures
 from sketchlearn.privacy import PrivateSketch
@@ -170,7 +171,9 @@ class CompressiveGaussianMixture(
             )
         if size > 1 and decoder is None:
             self._warn_of_tails(sketch)
-        covariances = self._regularised(density.component_covariances)
+        covariances = self._regularised(density)
+        if isinstance(sketch, Sketch):
+            self._warn_of_narrow(density, varies(sketch))
         if decoder is None:
             self._warn_of_noise(sketch, density.weights, covariances)
         self.weights_, self.means_ = density.weights, density.component_means
@@ -267,23 +270,30 @@ class CompressiveGaussianMixture(
                 stacklevel=3,
             )
 
-    def _regularised(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _warn_of_narrow(self, density: Density, moves: NDArray[np.bool_]) -> None:
+        """Say so where the units of a feature make it hardly count."""
+        weights, away = density.weights, density.means @ density.lift.T
+        variances = np.einsum("jaa->ja", density.component_covariances)
+        total = weights @ (variances + (away - weights @ away) ** 2)
+        narrow = moves & (total < self.reg_covar)
+        if narrow.any():
+            warnings.warn(
+                f"reg_covar={self.reg_covar:g} is larger than the variance of feature "
+                f"{int(np.argmax(narrow))}, which hardly counts then. Scale the "
+                "features, or take a smaller reg_covar.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _regularised(self, density: Density) -> NDArray[np.float64]:
         """Covariances that can be inverted, of the asked type."""
+        covariances = density.component_covariances
         variances = np.einsum("jaa->ja", covariances)
         still = (variances == 0).all(axis=0)
         if still.any() and not self.reg_covar:
             raise RowsError(
                 f"feature {int(np.argmax(still))} is constant: with reg_covar=0 its "
                 "density is infinite. Leave it out, or take a positive reg_covar."
-            )
-        narrow = ~still & (variances < self.reg_covar).all(axis=0)
-        if narrow.any():
-            warnings.warn(
-                f"reg_covar={self.reg_covar:g} is larger than every variance of "
-                f"feature {int(np.argmax(narrow))}, which hardly counts then. Scale "
-                "the features, or take a smaller reg_covar.",
-                ConvergenceWarning,
-                stacklevel=3,
             )
         # Collinear features, whatever their units, get the width of their rounding.
         added = self.reg_covar + _COLLINEAR * variances

@@ -435,6 +435,33 @@ def test_by_default_the_sketch_grows_with_k_and_is_nearly_lloyds(k):
     assert ratio(km, rows) < 1.15
 
 
+def wide_blobs(d, k, n=3000):
+    rng = np.random.default_rng(0)
+    return rng.uniform(-5, 5, (k, d))[rng.integers(k, size=n)] + 0.5 * rng.normal(
+        size=(n, d)
+    )
+
+
+@pytest.mark.parametrize(("d", "k"), [(20, 30), (40, 20)])
+def test_clusters_that_differ_in_many_directions_are_found(d, k):
+    rows = wide_blobs(d, k)
+    assert ratio(CompressiveKMeans(k).fit(rows), rows) < 1.1
+
+
+def test_clusters_in_directions_without_cells_are_told():
+    rows = wide_blobs(20, 30)
+    with pytest.warns(ConvergenceWarning, match="in so few directions"):
+        km = CompressiveKMeans(30, sketch_size=1500).fit(rows)
+    assert ratio(km, rows) > 1.1
+
+
+def test_one_round_with_enough_waves_is_not_too_small():
+    rows = wide_blobs(3, 25)
+    CompressiveKMeans(25, sketch_size=300, rounds=1).fit(rows)  # warnings are errors
+    with pytest.warns(ConvergenceWarning, match="one round, in 101 numbers"):
+        CompressiveKMeans(25, sketch_size=100, rounds=1).fit(rows)
+
+
 def test_a_plan_of_two_rounds_has_the_size_that_fit_would_take():
     km = CompressiveKMeans(30, rounds=2)
     rows = np.random.default_rng(0).normal(size=(2000, 3))
@@ -442,3 +469,40 @@ def test_a_plan_of_two_rounds_has_the_size_that_fit_would_take():
     second = sketch_rows(rows, km.plan(3, rows=rows, first=first))
     assert second == clone(km).fit(rows).sketch_
     assert clone(km).fit_sketch(second).cluster_centers_.shape == (30, 3)
+
+
+@pytest.mark.parametrize("n", [1000, 5000])
+def test_one_row_far_from_all_others_is_told_and_leaves_some_inertia(n):
+    rows = np.random.default_rng(0).normal(1000, 5, (n, 2))
+    rows[0] = 1e6
+    with pytest.warns(ConvergenceWarning, match="far from all others") as told:
+        km = CompressiveKMeans(3).fit(rows)
+    assert len(told) == 1
+    assert "rounds=2" not in str(told[0].message)
+    low, high = km.inertia_interval_
+    assert low <= -km.score(rows) <= high
+    assert km.inertia_ > 0
+
+
+def test_rows_far_from_zero_have_the_inertia_of_the_same_rows_near_it():
+    rows = wide_blobs(3, 4)
+    near = CompressiveKMeans(4).fit(rows)
+    far = CompressiveKMeans(4).fit(rows + 1e9)
+    assert -far.score(rows + 1e9) == pytest.approx(-near.score(rows), rel=1e-3)
+    assert far.inertia_ == pytest.approx(near.inertia_, rel=1e-2)
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_many_narrow_clusters_have_more_inertia_than_the_lower_end(seed):
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(-5, 5, (100, 10))
+    rows = centres[rng.integers(100, size=6000)] + 0.5 * rng.normal(size=(6000, 10))
+    km = CompressiveKMeans(100, n_init=1).fit(rows)
+    low, high = km.inertia_interval_
+    assert low <= -km.score(rows) <= high
+
+
+def test_places_that_are_nearly_the_same_are_no_news():
+    rows = np.repeat(np.arange(9.0)[:, None], 50, axis=0)
+    rows[:5] += 1e-9
+    CompressiveKMeans(5, sketch_size=400).fit(rows)  # warnings are errors

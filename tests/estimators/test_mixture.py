@@ -1,5 +1,7 @@
 """A mixture fitted to a sketch is nearly the one EM fits to the rows."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -13,6 +15,7 @@ from sketchlearn.errors import (
     RowsError,
 )
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
+from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
 MEANS = 3 * RNG.normal(size=(3, 4))
@@ -201,3 +204,40 @@ def test_a_regularisation_wider_than_the_rows_is_told():
     rows = 1e-8 * np.random.default_rng(0).normal(size=(500, 2))
     with pytest.warns(ConvergenceWarning, match="reg_covar=1e-06 is larger"):
         CompressiveGaussianMixture(1).fit(rows)
+
+
+@pytest.mark.filterwarnings("ignore::sketchlearn.errors.PrivacyWarning")
+@pytest.mark.parametrize(
+    ("d", "n", "epsilon", "is_told"),
+    [(3, 1000, 10.0, False), (10, 1000, 10.0, True), (30, 20_000, 1.0, True)],
+)
+def test_a_noisy_release_is_no_worse_than_one_gaussian(d, n, epsilon, is_told):
+    rng = np.random.default_rng(0)
+    centres = rng.uniform(-0.7, 0.7, (4, d))
+    rows = centres[rng.integers(4, size=n)] + 0.08 * rng.normal(size=(n, d))
+    rows = np.clip(rows, -1, 1)
+    gm = CompressiveGaussianMixture(4, bounds=(-1, 1))
+    private = release_seeded(gm.sketch(rows), 0, epsilon=epsilon, delta=1e-6)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        gm.fit_sketch(private)
+    one = CompressiveGaussianMixture(1, bounds=(-1, 1)).fit(rows)
+    assert gm.score(rows) > one.score(rows) - 1
+    assert is_told == any("narrower than the noise" in str(w.message) for w in told)
+
+
+def test_constant_and_boolean_features_are_no_matter_of_units():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (2000, 5)).astype(float)
+    rows[:, 2] = 3.0
+    CompressiveGaussianMixture(16).fit(rows)  # warnings are errors
+    with pytest.warns(ConvergenceWarning, match="the variance of feature 0"):
+        CompressiveGaussianMixture(2).fit(rows * [1e-4, 1, 1, 1, 1])
+
+
+def test_one_row_far_from_all_others_is_told():
+    rows = np.random.default_rng(0).normal(1000, 5, (1000, 2))
+    rows[0] = 1e6
+    with pytest.warns(ConvergenceWarning, match="far from all others") as told:
+        CompressiveGaussianMixture(3).fit(rows)
+    assert len(told) == 1

@@ -10,21 +10,21 @@ the divergence between the two shrinks with every round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
-from sklearn.cluster import KMeans
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.cell_density import basis_of, centre_of
 from sketchlearn.decoders.cell_moments import CellMoments
 from sketchlearn.decoders.density import plain_parts
-from sketchlearn.decoders.density_model import Density
+from sketchlearn.decoders.density_model import Density, lloyd
+from sketchlearn.decoders.density_noise import blurred_moments, variance_blur
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.subspace import CellFeatures
@@ -92,7 +92,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
 
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Density]:
-        moments = NystromDecoder().decode(sketch).params
+        moments = blurred_moments(NystromDecoder().decode(sketch).params)
         found = find_cells(sketch.feature_map)
         if found is None or self.n_components == 1:
             return Decoding(_gaussian(moments))
@@ -101,6 +101,20 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         if isinstance(sketch, PrivateSketch):
             noise = sketch.noise_std / sketch.count
         cells = CellMoments.read(part, sketch.mean[where], moments, noise=noise)
+        if noise:
+            return replace(self, least_variance=self._least(part, moments))._mixture(
+                cells, part, moments
+            )
+        return self._mixture(cells, part, moments)
+
+    def _least(self, part: CellFeatures, moments: Moments) -> float:
+        """Least variance that a release shows in the coordinates of the cells."""
+        blur = variance_blur(moments) @ basis_of(part) ** 2
+        return max(self.least_variance, float(blur.mean()))
+
+    def _mixture(
+        self, cells: CellMoments, part: CellFeatures, moments: Moments
+    ) -> Decoding[Density]:
         rng = np.random.default_rng(self.seed)
         start = self._start(cells, moments.count, rng)
         rounds = self.n_rounds if self._can_refine(part, moments.count) else 0
@@ -125,7 +139,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         found = []
         for n_init in _STARTS:
             seed = int(rng.integers(2**31))
-            search = KMeans(size, n_init=n_init, random_state=seed).fit(points)
+            search = lloyd(points, size, n_init=n_init, seed=seed)
             found.append(self._climb(points, np.eye(size)[search.labels_]))
         return max(found, key=lambda pair: pair[1])[0]
 

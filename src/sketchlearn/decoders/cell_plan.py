@@ -13,8 +13,8 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 
+from sketchlearn.decoders.density_model import lloyd
 from sketchlearn.decoders.density_prior import copula_rows
 from sketchlearn.decoders.low_rank import Moments
 
@@ -118,8 +118,8 @@ def place_cells(
     local = (rows - moments.mean) @ basis
     n_cells = room // (1 + 2 * r + crossed * (crossed - 1) // 2)
     n_cells = min(n_cells, len(np.unique(local, axis=0)))
-    search = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
-    return CellPlan(search.fit(local).cluster_centers_, basis, crossed)
+    search = lloyd(local, n_cells, max_iter=20, seed=seed)
+    return CellPlan(search.cluster_centers_, basis, crossed)
 
 
 def _affordable(r: int, room: int, n_components: int) -> int:

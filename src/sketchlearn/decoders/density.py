@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from typing_extensions import override
@@ -35,7 +34,8 @@ from sketchlearn.decoders.density_fit import (
     fit_mixture,
     mixture_loss,
 )
-from sketchlearn.decoders.density_model import Density, outside_variance
+from sketchlearn.decoders.density_model import Density, lloyd, outside_variance
+from sketchlearn.decoders.density_noise import blurred_moments
 from sketchlearn.decoders.density_prior import copula_rows, planned_range
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
 from sketchlearn.features.base import AbstractFeatureMap
@@ -98,6 +98,8 @@ class DensityDecoder(AbstractDecoder[Density]):
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Density]:
         moments = NystromDecoder().decode(sketch).params
+        if self.n_components is not None:
+            moments = blurred_moments(moments)
         noise = 0.0
         if isinstance(sketch, PrivateSketch):
             noise = sketch.noise_std / sketch.count
@@ -328,7 +330,7 @@ def _pieces(
     """Shares, means and variances of rows cut into at most ``size`` pieces."""
     size = min(size, len(np.unique(rows, axis=0)))
     seed = int(rng.integers(2**31))
-    labels = KMeans(size, n_init=1, max_iter=20, random_state=seed).fit(rows).labels_
+    labels = lloyd(rows, size, max_iter=20, seed=seed).labels_
     counts = np.bincount(labels, minlength=size).astype(np.float64)
     member = (labels == np.arange(size)[:, None]) / counts[:, None]
     means = member @ rows

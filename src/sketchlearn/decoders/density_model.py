@@ -5,6 +5,7 @@ Clusters for every k, samples and likelihoods are read off it.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import final
 
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
-__all__ = ["Clusters", "Density", "find_clusters", "outside_variance"]
+__all__ = ["Clusters", "Density", "find_clusters", "lloyd", "outside_variance"]
 
 _POINTS = 4096
 
@@ -153,14 +155,30 @@ def find_clusters(
     points, weights = points[weights > 0], weights[weights > 0]
     distinct = len(np.unique(points, axis=0))
     k = min(n_clusters, distinct)
-    found = KMeans(k, n_init=n_init, random_state=int(rng.integers(2**31)))
-    found.fit(points, sample_weight=weights * len(points))
+    seed = int(rng.integers(2**31))
+    found = lloyd(points, k, n_init=n_init, seed=seed, weights=weights * len(points))
     local = found.cluster_centers_
     local = np.concatenate([local, np.repeat(local[-1:], n_clusters - k, axis=0)])
     basis = np.linalg.qr(density.lift)[0]
     outside = density.noise * (len(basis) - basis.shape[1])
     inertia = float(found.inertia_) / len(points) + outside
     return Clusters(density.centre + local @ basis.T, inertia, int(found.n_iter_))
+
+
+def lloyd(
+    points: NDArray[np.float64],
+    k: int,
+    *,
+    seed: int,
+    n_init: int = 1,
+    max_iter: int = 300,
+    weights: NDArray[np.float64] | None = None,
+) -> KMeans:
+    """k-means on points of our own, of which some may be nearly the same."""
+    search = KMeans(k, n_init=n_init, max_iter=max_iter, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SklearnConvergenceWarning)
+        return search.fit(points, sample_weight=weights)
 
 
 def outside_variance(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.decoders.cell_density import CellStatistics
 from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
 from sketchlearn.features.subspace import CellFeatures
@@ -18,7 +19,7 @@ from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
 from sketchlearn.sketch import Sketch
 
-__all__ = ["narrow_features", "noise_share", "wide_features"]
+__all__ = ["hides_rows", "narrow_features", "noise_share", "wide_features"]
 
 _NARROW = {"data": 0.125, "declared": 0.06}
 """Least ratio for one round. Where the range is that of the rows, one-round clusters of
@@ -28,6 +29,10 @@ some tables of a ratio of 0.15 and more had 1.4 to 2.4 times the best inertia.""
 
 _NARROW_CELLS = {"data": 0.05, "declared": 0.0}
 """And for cells, which are placed by the moments whatever was declared."""
+
+
+_RARE, _OTHERS = 0.01, 2.0**-12
+"""Share of the rows in all cells of few, and of the variance that all others leave."""
 
 
 def narrow_features(sketch: Sketch | PrivateSketch) -> list[int]:
@@ -40,11 +45,35 @@ def narrow_features(sketch: Sketch | PrivateSketch) -> list[int]:
     parts = [inner for inner, _ in plain_parts(sketch.feature_map)]
     has_cells = any(isinstance(inner, CellFeatures) for inner in parts)
     least = (_NARROW_CELLS if has_cells else _NARROW)[part.origin]
+    if hides_rows(sketch, moments):
+        return wide_features(moments)
     variances, ratios = _ratios(moments, part.scaling)
     narrow = ratios < least
     if variances[narrow].sum() <= variances.sum() / 2:
         return []
     return [j for j in wide_features(moments) if narrow[j]]
+
+
+def hides_rows(sketch: Sketch | PrivateSketch, moments: Moments) -> bool:
+    """Whether nearly all variance is that of cells with hardly any rows.
+
+    Then all others lie in what rounding leaves of the moments. False without cells,
+    and for releases, whose cells of few rows are noise.
+    """
+    if isinstance(sketch, PrivateSketch):
+        return False
+    for part, where in plain_parts(sketch.feature_map):
+        if isinstance(part, CellFeatures):
+            cells = CellStatistics.read(part, sketch.mean[where], moments)
+            shares, order = cells.shares, np.argsort(cells.shares)
+            rare = np.empty(len(shares), bool)
+            rare[order] = np.cumsum(shares[order]) < _RARE
+            usual = shares[~rare] @ cells.means[~rare] / max(shares[~rare].sum(), 1e-9)
+            squares = ((cells.means - usual) ** 2).sum(axis=1)
+            between = 2 * shares @ cells.means @ usual - usual @ usual
+            total = float(np.trace(cells.second) - between)
+            return bool(shares[rare] @ squares[rare] > (1 - _OTHERS) * total > 0)
+    return False
 
 
 def noise_share(sketch: Sketch | PrivateSketch) -> float:

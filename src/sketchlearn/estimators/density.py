@@ -46,6 +46,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.scaling import Origin, Scaling
@@ -246,27 +247,31 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
 
     def _warn_of_tails(
         self, sketch: Sketch | PrivateSketch, *, is_blurred: bool = False
-    ) -> None:
+    ) -> bool:
         """Say so where rows far out, or wide bounds, hide how the others lie."""
         found = narrow_features(sketch)
         if is_blurred and not found:
             found = wide_features(NystromDecoder().decode(sketch).params)
         if not found:
-            return
+            return False
         names = getattr(sketch, "columns", None)
         listed = ", ".join(str(j if names is None else repr(names[j])) for j in found)
         part, _ = second_moment_part(sketch.feature_map)
         cause = "a few rows lie far from all others"
         if part.origin == "declared" and not is_blurred:
             cause = "bounds are much wider than the rows"
+        plain = [inner for inner, _ in plain_parts(sketch.feature_map)]
+        has_cells = any(isinstance(inner, CellFeatures) for inner in plain)
+        last = "." if has_cells else ", or sketch two rounds (rounds=2)."
         warnings.warn(
             f"in feature {listed} {cause}: how the others lie is hardly seen, and the "
             "result may be far from the best. Declare bounds close to the rows (rows "
-            "beyond are refused: leave them out or clip them), transform the feature, "
-            "or sketch two rounds (rounds=2).",
+            f"beyond are refused: leave them out or clip them), transform the feature"
+            f"{last}",
             ConvergenceWarning,
             stacklevel=3,
         )
+        return True
 
     def _sketch_rounds(
         self, batches: Batches, extremes: NDArray[np.floating], rounds: int

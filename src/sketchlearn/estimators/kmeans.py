@@ -14,8 +14,6 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
@@ -26,12 +24,13 @@ from sketchlearn.decoders.density import (
     plain_parts,
     principal_directions,
 )
-from sketchlearn.decoders.density_model import Clusters, Density, find_clusters
+from sketchlearn.decoders.density_model import Clusters, Density, find_clusters, lloyd
 from sketchlearn.decoders.density_prior import copula_rows
 from sketchlearn.decoders.inertia import bound_inertia
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
 from sketchlearn.estimators.base import is_streamed, seed_of
 from sketchlearn.estimators.density import (
+    MOMENT_SHARE,
     AbstractDensityEstimator,
     SecondRound,
 )
@@ -44,7 +43,13 @@ from sketchlearn.sketch import Sketch
 
 __all__ = ["CompressiveKMeans", "SelectionOfK"]
 
-_MOST_DIRECTIONS = 14
+_DIRECTIONS, _MOST_DIRECTIONS = 14, 64
+"""Directions that cells have where there are few clusters, and at most: the centres of
+k clusters differ in k - 1."""
+
+_MOST_NUMBERS = 200_000
+"""Size of "auto" up to which cells get more directions than a few."""
+
 _PRIOR_ROWS = 8192
 _WAVE_SHARE = 0.6
 """Of the room, what Fourier features of the first of two rounds may take."""
@@ -53,17 +58,22 @@ _WAVES = (2.2, 2.5)
 """How many of them at least and at most, for each coordinate of ten centres, or of
 ``n_clusters`` if there are more: with fewer, clusters cannot be told apart."""
 
-_MOST_SEEN = 20
-"""Clusters that a mixture of Fourier features can tell apart; more are for cells."""
+_MOST_SEEN, _MOST_COMPONENTS = 20, 40
+"""Clusters up to which the first of two rounds has Fourier features, and that a mixture
+fitted to them can tell apart; more are for cells."""
 
 _FARTHEST = 7.9
 """Largest coordinate of a row in units of the cells: leaves them 40 binary digits, and
 fewer could not stand beside those of exact moments."""
 
-_CELLS, _FEWEST_CELLS = 24, 2
-"""Cells for each cluster. With 24, the median of training tables is 1.02 to 1.08 times
-the inertia of Lloyd's for 20 to 100 clusters; with fewer than two, 1.2 times and
-more."""
+_CELLS, _ENOUGH_CELLS, _FEWEST_CELLS = 24, 6, 2
+"""Cells for each cluster: by default, where they have many directions, and at least.
+With 24, the median of training tables is 1.02 to 1.08 times the inertia of Lloyd's for
+20 to 100 clusters; with fewer than two, 1.2 times and more."""
+
+_UNSEEN = 0.2
+"""Share of the inertia that centres could explain in directions without cells: below
+it, clusters of training tables were within a tenth of the best."""
 
 _WEAK = 1e-3
 """Directions with less than this share of the largest variance get no cells."""
@@ -92,7 +102,8 @@ class CompressiveKMeans(
     sketch_size : int or "auto"
         Numbers the sketch may hold, beside means and variances, all rounds together.
         "auto" grows with the clusters and features: 2,000 at least, and with two
-        rounds enough for 24 cells for each cluster.
+        rounds enough for 24 cells for each cluster, in as many directions as clusters
+        may differ in, up to 64 and 200,000 numbers.
     rounds : {1, 2} or None
         Passes over the rows. Two are more accurate, but the second map is planned
         from the rows: estimators fitted apart do not merge (share a :meth:`plan`),
@@ -113,12 +124,14 @@ class CompressiveKMeans(
     cluster_centers_ : array of shape (n_clusters, n_features_in_)
     inertia_ : float
         Summed squared distance of the rows to their centres, *estimated*: within a
-        tenth with two rounds on most tables, and far too small at times with one.
+        tenth with two rounds on most tables, up to half too large for many clusters
+        that are narrower than cells, and far too small at times with one round.
         ``-score(X)`` is the inertia of rows at hand.
     inertia_interval_ : pair of float
         The inertia is never above the second (with two rounds, every row counted with
         the centre of its cell; with one, all rows with one centre), up to the noise of
-        a release; it is hardly ever below the first.
+        a release. The first is a guess and no bound: the inertia was not below it on
+        training tables and synthetic rows.
     labels_ : array of shape (n,)
         Of the rows passed to ``fit``, where they were in memory, or to
         ``fit_predict``; gone after ``partial_fit``, ``forget``, ``merge`` and
@@ -231,7 +244,9 @@ class CompressiveKMeans(
             )
         inertia = bound_inertia(sketch, density, found)
         blurred = inertia.is_blurred and not is_small
-        self._warn_of_tails(sketch, is_blurred=blurred)
+        told = self._warn_of_tails(sketch, is_blurred=blurred)
+        if inertia.unseen > _UNSEEN and not is_small and not told:
+            self._warn_of_directions(sketch)
         self.cluster_centers_ = found.centers
         self.inertia_ = inertia.estimate
         self.inertia_interval_ = (inertia.low, inertia.high)
@@ -256,8 +271,7 @@ class CompressiveKMeans(
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Distance of each row to every centre."""
-        rows = self._check_rows(X)
-        return np.asarray(euclidean_distances(rows, self.cluster_centers_))
+        return self._distances(self._check_rows(X))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the inertia of rows: summed squared distances to their centres."""
@@ -298,8 +312,13 @@ class CompressiveKMeans(
         return SelectionOfK(tuple(ks), np.array(inertias), np.array(scores))
 
     def _nearest(self, rows: NDArray[np.floating]) -> NDArray[np.int32]:
-        distances = euclidean_distances(rows, self.cluster_centers_, squared=True)
-        return np.asarray(distances.argmin(axis=1), np.int32)
+        return np.asarray(self._distances(rows).argmin(axis=1), np.int32)
+
+    def _distances(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Distances to the centres; squares of rows far from zero would hide them."""
+        middle = self.cluster_centers_.mean(axis=0)
+        centres = self.cluster_centers_ - middle
+        return np.asarray(euclidean_distances(rows - middle, centres))
 
     @override
     def _check_parameters(self) -> None:
@@ -315,27 +334,48 @@ class CompressiveKMeans(
         parts = [part for part, _ in plain_parts(sketch.feature_map)]
         cells = [len(part.anchors) for part in parts if isinstance(part, CellFeatures)]
         waves = sum(p.sketch_size for p in parts if isinstance(p, HarmonicFeatures))
-        needed = CompressiveKMeans(k)._size(d, 2)
-        advice = f"use sketch_size >= {needed} and rounds=2"
-        enough = (k <= _MOST_SEEN and waves >= 2 * d * k) or is_moments(
+        advice = f"use sketch_size >= {CompressiveKMeans(k)._size(d, 2)}"
+        enough = (k <= _MOST_COMPONENTS and waves >= _WAVES[0] * d * k) or is_moments(
             sketch.feature_map
         )
+        what = f"a sketch of {sketch.size} numbers is too small to tell"
         if cells:
             enough = enough or cells[0] >= min(_FEWEST_CELLS * k, int(sketch.count))
-            advice = f"use sketch_size >= {needed}"
+        else:
+            what = f"one round, in {sketch.size} numbers, does not tell"
+            advice += " and rounds=2"
         if not enough:
             warnings.warn(
-                f"a sketch of {sketch.size} numbers is too small to tell "
-                f"n_clusters={k} clusters of {d} features apart: {advice}.",
+                f"{what} n_clusters={k} clusters of {d} features apart: {advice}.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return not enough
 
+    @staticmethod
+    def _warn_of_directions(sketch: Sketch | PrivateSketch) -> None:
+        """Say so where cells leave out directions that clusters may differ in."""
+        if isinstance(sketch, PrivateSketch):
+            return  # a larger release would be a noisier one
+        warnings.warn(
+            f"a sketch of {sketch.size} numbers has cells in so few directions that "
+            "clusters which differ in others cannot be told apart: the result may be "
+            "far from the best. Use a larger sketch_size.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
     @override
     def _cell_numbers(self, n_features: int) -> int:
-        r = min(_MOST_DIRECTIONS, n_features)
-        return _CELLS * self.n_clusters * (1 + r)
+        cells = _CELLS * self.n_clusters
+        moments = n_features * (n_features + 1) // 2
+        room = max(_MOST_NUMBERS - moments, round((1 - MOMENT_SHARE) * _MOST_NUMBERS))
+        return cells * (1 + self._directions(n_features, room // cells - 1))
+
+    def _directions(self, n_features: int, affordable: int) -> int:
+        """How many directions cells have, of which some more are affordable."""
+        most = min(_MOST_DIRECTIONS, self.n_clusters - 1, affordable)
+        return min(n_features, max(_DIRECTIONS, most))
 
     @override
     def _look_ahead(self, n_features: int, room: int) -> int:
@@ -349,8 +389,9 @@ class CompressiveKMeans(
     def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
         values, directions = principal_directions(known.moments)
         strong = int((values > _WEAK * values[:1]).sum())
-        r = min(_MOST_DIRECTIONS, known.moments.n_directions, strong)
-        r = min(r, known.room // 4)
+        affordable = known.room // (_ENOUGH_CELLS * self.n_clusters) - 1
+        r = self._directions(known.moments.n_directions, affordable)
+        r = min(r, strong, known.room // 4)
         if r < 1:
             return None
         # Wide bounds would make z coarse beside the moments; any unit will do.
@@ -361,10 +402,7 @@ class CompressiveKMeans(
         seed = seed_of(self.random_state)
         local = (self._guessed_rows(known) - known.moments.mean) @ basis
         n_cells = min(known.room // (1 + r), len(np.unique(local, axis=0)))
-        search = KMeans(n_cells, n_init=1, max_iter=20, random_state=seed)
-        with warnings.catch_warnings():  # cells at the same place do no harm
-            warnings.simplefilter("ignore", SklearnConvergenceWarning)
-            search.fit(local)
+        search = lloyd(local, n_cells, max_iter=20, seed=seed)
         return CellFeatures(
             search.cluster_centers_,
             basis=known.scaled_basis(basis),

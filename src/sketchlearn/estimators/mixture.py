@@ -21,12 +21,15 @@ from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.cell_plan import place_cells
 from sketchlearn.decoders.density import DensityDecoder, is_moments
 from sketchlearn.decoders.density_model import Density
+from sketchlearn.decoders.density_noise import hidden_nats
+from sketchlearn.decoders.low_rank import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
     SecondRound,
 )
+from sketchlearn.estimators.inputs import varies
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import FARTHEST, CellFeatures
 from sketchlearn.privacy import PrivateSketch
@@ -44,6 +47,9 @@ CovarianceType = Literal["diag", "full"]
 
 _CELLS, _MOST_DIRECTIONS = 4, 14
 """Cells for each component, and coordinates they have room for."""
+
+_HIDDEN = 2.5
+"""Log density that the noise of a release may cost without a word."""
 
 _COLLINEAR = 1e-9
 """Share of its variance that a feature varies by itself, at least."""
@@ -165,7 +171,11 @@ class CompressiveGaussianMixture(
             )
         if size > 1 and decoder is None:
             self._warn_of_tails(sketch)
-        covariances = self._regularised(density.component_covariances)
+        covariances = self._regularised(density)
+        if isinstance(sketch, Sketch):
+            self._warn_of_narrow(density, varies(sketch))
+        if decoder is None:
+            self._warn_of_noise(sketch, density.weights, covariances)
         self.weights_, self.means_ = density.weights, density.component_means
         self.covariances_ = covariances
         self.converged_, self.n_iter_ = found.converged, max(found.n_iter, 1)
@@ -239,23 +249,51 @@ class CompressiveGaussianMixture(
         cells = _CELLS * self.n_components if self.n_components > 1 else 0
         return cells * (1 + 2 * r + products)
 
-    def _regularised(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+    @staticmethod
+    def _warn_of_noise(
+        sketch: Sketch | PrivateSketch,
+        weights: NDArray[np.float64],
+        covariances: NDArray[np.float64],
+    ) -> None:
+        """Say so where a release hides how narrow the rows are."""
+        if not isinstance(sketch, PrivateSketch):
+            return
+        moments = NystromDecoder().decode(sketch).params
+        lost = hidden_nats(moments, weights, covariances)
+        if lost > _HIDDEN:
+            warnings.warn(
+                "components are narrower than the noise of this release lets one see: "
+                f"the log density of rows may be too low by {lost:.1f} and more. "
+                "Release more rows or with a larger epsilon, fewer numbers (a smaller "
+                "sketch_size), or with bounds or a norm_bound closer to the rows.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _warn_of_narrow(self, density: Density, moves: NDArray[np.bool_]) -> None:
+        """Say so where the units of a feature make it hardly count."""
+        weights, away = density.weights, density.means @ density.lift.T
+        variances = np.einsum("jaa->ja", density.component_covariances)
+        total = weights @ (variances + (away - weights @ away) ** 2)
+        narrow = moves & (total < self.reg_covar)
+        if narrow.any():
+            warnings.warn(
+                f"reg_covar={self.reg_covar:g} is larger than the variance of feature "
+                f"{int(np.argmax(narrow))}, which hardly counts then. Scale the "
+                "features, or take a smaller reg_covar.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _regularised(self, density: Density) -> NDArray[np.float64]:
         """Covariances that can be inverted, of the asked type."""
+        covariances = density.component_covariances
         variances = np.einsum("jaa->ja", covariances)
         still = (variances == 0).all(axis=0)
         if still.any() and not self.reg_covar:
             raise RowsError(
                 f"feature {int(np.argmax(still))} is constant: with reg_covar=0 its "
                 "density is infinite. Leave it out, or take a positive reg_covar."
-            )
-        narrow = ~still & (variances < self.reg_covar).all(axis=0)
-        if narrow.any():
-            warnings.warn(
-                f"reg_covar={self.reg_covar:g} is larger than every variance of "
-                f"feature {int(np.argmax(narrow))}, which hardly counts then. Scale "
-                "the features, or take a smaller reg_covar.",
-                ConvergenceWarning,
-                stacklevel=3,
             )
         # Collinear features, whatever their units, get the width of their rounding.
         added = self.reg_covar + _COLLINEAR * variances
@@ -280,6 +318,9 @@ class CompressiveGaussianMixture(
         has_cells = find_cells(sketch.feature_map) is not None
         if size == 1 or has_cells or is_moments(sketch.feature_map):
             return CellMixtureDecoder(size, shape=kind, seed=seed)
+        moments = NystromDecoder().decode(sketch).params
+        if moments.noise is not None and moments.n_directions < len(moments.mean):
+            kind = "diag"  # correlations inside of components would be those of noise
         return DensityDecoder(size, shape=kind, seed=seed)
 
     def _log_densities(self, X: Any) -> NDArray[np.float64]:

@@ -506,3 +506,20 @@ def test_places_that_are_nearly_the_same_are_no_news():
     rows = np.repeat(np.arange(9.0)[:, None], 50, axis=0)
     rows[:5] += 1e-9
     CompressiveKMeans(5, sketch_size=400).fit(rows)  # warnings are errors
+
+
+def test_a_stream_that_leaves_its_planned_range_is_told():
+    rng = np.random.default_rng(0)
+    first, later = rng.uniform(-0.9, 0.9, (65_536, 2)), rng.uniform(-24, 24, (9000, 2))
+    with pytest.warns(ConvergenceWarning, match="later rows of this stream"):
+        CompressiveKMeans(2, sketch_size=60).sketch(iter([first, later]))
+
+
+def test_declared_bounds_are_planned_without_a_look(monkeypatch):
+    def refuse(batches):
+        raise AssertionError
+
+    monkeypatch.setattr("sketchlearn.estimators.density.column_extremes", refuse)
+    sketch = CompressiveKMeans(2, sketch_size=60, bounds=BOUNDS).sketch(X)
+    plan = CompressiveKMeans(2, sketch_size=60, bounds=BOUNDS).plan(6)
+    assert sketch.feature_map == plan

@@ -40,7 +40,7 @@ the right sizes: the rest is rows that are nearer to another centre than their c
 
 _LEAST, _LEAST_WITHOUT = 0.5, 0.4
 """Share of an estimate that the inertia was never below, with cells and without: 0.8 on
-training tables, 0.69 for a hundred narrow synthetic clusters."""
+training tables, 0.7 for many narrow synthetic clusters."""
 
 _BLURRED = 0.7
 """Share of the bound that a density explains where cells fit the rows: 0.8 and more on

@@ -182,9 +182,14 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
                 f"rounds=2 needs the rows twice, and {batches.source} cannot be read "
                 "twice. Pass an array, a frame or files, or rounds=1."
             )
+        if rounds == 1 and self.bounds is not None:  # nothing is read ahead
+            first = self._plan_first(batches.n_features, None, rounds=1)
+            return self._accumulate(batches, first)
         extremes = column_extremes(batches)
         sketch = self._sketch_rounds(batches, extremes, rounds)
         warn_of_late(sketch, extremes[0] == extremes[1])
+        if not batches.is_repeatable:
+            _warn_of_drift(sketch, extremes)
         return sketch
 
     def plan(
@@ -339,6 +344,24 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
+
+
+def _warn_of_drift(sketch: Sketch, extremes: NDArray[np.floating]) -> None:
+    """Warn of features wider than any rows in the range they were planned for."""
+    half = (extremes[1] - extremes[0]) / 2
+    variances = NystromDecoder().decode(sketch).params.structure.variances
+    beyond = np.flatnonzero((half > 0) & (np.sqrt(variances) > half))
+    if not len(beyond):
+        return
+    columns = sketch.columns or tuple(f"feature {j}" for j in range(len(half)))
+    names = ", ".join(columns[j] for j in beyond[:5])
+    warnings.warn(
+        f"later rows of this stream lie far beyond the first ones, which the sketch "
+        f"was planned from ({names}): the model is another one than that of the same "
+        "rows in an array. Declare bounds, or pass an array or files.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
 
 
 def check_rounds(rounds: Any) -> None:

@@ -58,7 +58,7 @@ _WAVES = (2.2, 2.5)
 """How many of them at least and at most, for each coordinate of ten centres, or of
 ``n_clusters`` if there are more: with fewer, clusters cannot be told apart."""
 
-_MOST_SEEN, _MOST_COMPONENTS = 20, 40
+_MOST_SEEN, _MOST_COMPONENTS = 20, 30
 """Clusters up to which the first of two rounds has Fourier features, and that a mixture
 fitted to them can tell apart; more are for cells."""
 

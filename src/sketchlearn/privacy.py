@@ -283,10 +283,10 @@ def plan_release(
     shrink = 1 - 2.0**-30
     mu = gaussian_mu((epsilon - count_epsilon) * shrink, delta * shrink)
     sigma = ceil(Fraction(sensitivity) / Fraction(mu) * _MARGIN)
-    # Discrete noise is within exp(67 / sigma**2) of rounded Gaussian noise, for each
-    # number of the sketch; half a million releases together stay within 2**-30 of
-    # epsilon, which the ledger sets aside.
-    if 67 * (spec.sketch_size + 1) * 2**50 > epsilon * sigma**2:
+    # The odds of discrete noise are within exp(67 / sigma**2) of those of rounded
+    # Gaussian noise, for each number: the margin of epsilon, and the ledger, cover it.
+    eta = Fraction(67 * (spec.sketch_size + 1), sigma**2)
+    if eta * 2**31 > epsilon or eta * 2**32 > Fraction(sensitivity, sigma):
         raise PrivacyError("the lattice is too coarse for this promise.")
     largest = max(abs(value) for value in (*sketch.total.to_ints(), 0))
     if max(largest, sketch.count * count_weight(spec)) + 64 * sigma >= 2**127:

@@ -109,7 +109,7 @@ def test_named_targets_come_from_files_and_frames(tmp_path):
     assert CompressiveRidge().fit(frame, y=["u", "v"]).sketch_ == both.sketch_
     with pytest.raises(RowsError, match=r"no column 'w'"):
         CompressiveRidge().fit(path, y="w")
-    with pytest.raises(RowsError, match="name of the column of targets"):
+    with pytest.raises(RowsError, match="name of the target column"):
         CompressiveRidge().fit(path, y=y)
 
 

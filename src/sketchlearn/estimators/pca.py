@@ -189,6 +189,10 @@ class CompressivePCA(
         return self.plan(rows.shape[1], rows=rows)
 
     @override
+    def _check_width(self, n_features: int) -> None:
+        _require_components(self.n_components, n_features)
+
+    @override
     def _check_parameters(self) -> None:
         super()._check_parameters()
         _require_components(self.n_components, None)

@@ -91,14 +91,15 @@ def make_private():
     exact = sl.sketch_rows(ROWS, phi)
 
     budget = {"epsilon": 1.0, "delta": 1e-6}
-    groups = {"neighbours": "replace", "count": "public", "rows_per_unit": 3}
+    public = {"neighbours": "replace", "count": "public"}
     ledger = sl.Ledger.ephemeral(epsilon=5.0, delta=1e-3)
     planned = [sl.sketch_rows(np.tile(ROWS, (99, 1)), phi) for phi in make_plans()]
     return [
         *(release_seeded(sketch, 0, epsilon=9.0, delta=1e-6) for sketch in planned),
         sl.release(exact, ledger=ledger, **budget),
         release_seeded(exact, 0, **budget),
-        release_seeded(exact, 0, **budget, **groups),
+        release_seeded(exact, 0, **budget, **public),
+        release_seeded(exact, 0, **budget, neighbours="replace", rows_per_unit=3),
         release_seeded(exact, 0, **budget, count="laplace"),
     ]
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, log2
-from numbers import Real
 from typing import Any, final
 
 from sketchlearn.errors import PrivacyError, PrivacyWarning
@@ -24,7 +23,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.kinds import KINDS
 from sketchlearn.ledger import Charge, Ledger
 from sketchlearn.lineage import runs_of
-from sketchlearn.mechanisms import gaussian_mu, require_budget
+from sketchlearn.mechanisms import gaussian_mu, is_number, require_budget
 from sketchlearn.noise import RandomBytes, discrete_gaussian, discrete_laplace
 from sketchlearn.released import PrivateSketch, merge_disjoint
 from sketchlearn.sketch import Sketch, require_same_columns
@@ -288,8 +287,9 @@ def plan_release(
     eta = Fraction(67 * (spec.sketch_size + 1), sigma**2)
     if eta * 2**31 > epsilon or eta * 2**32 > Fraction(sensitivity, sigma):
         raise PrivacyError("the lattice is too coarse for this promise.")
-    largest = max(abs(value) for value in (*sketch.total.to_ints(), 0))
-    if max(largest, sketch.count * count_weight(spec)) + 64 * sigma >= 2**127:
+    room = 2**127 - 64 * sigma - 1
+    counted = sketch.count * count_weight(spec)
+    if counted > room or not sketch.total.within(-room, room):
         raise PrivacyError(
             "the noise of this promise does not fit in 128 bits beside the total. "
             "Nothing was released. Use a larger epsilon, fewer rows_per_unit, or parts "
@@ -414,8 +414,7 @@ def _is_ours(feature_map: AbstractFeatureMap) -> bool:
 
 def _count_epsilon(epsilon: float, share: float) -> float:
     """What a Laplace count spends of ε; the sum must keep enough for itself."""
-    is_number = isinstance(share, Real) and not isinstance(share, bool)
-    if not is_number or not 0 < share < 1:
+    if not is_number(share) or not 0 < share < 1:
         raise PrivacyError(f"count_share must be in (0, 1); got {share!r}.")
     spent = epsilon * float(share)
     if min(spent, epsilon - spent) < 1e-6:

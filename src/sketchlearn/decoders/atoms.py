@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
+from sketchlearn.decoders.noise_floor import mean_noise
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
@@ -289,8 +290,7 @@ def read_atomic(sketch: Sketch | PrivateSketch) -> AtomicSketch:
     norm = len(target) / 2 if isinstance(features, FourierFeatures) else 1.0
     scatter = max(norm - float(target @ target), 0.0) / len(target)
     variance = scatter / sketch.count + 2.0 ** (-2 * VALUE_BITS)
-    if isinstance(sketch, PrivateSketch):
-        variance += (sketch.noise_std / sketch.count / shrink) ** 2
+    variance += (mean_noise(sketch) / shrink) ** 2
     return AtomicSketch(
         target=target,
         atoms=atoms,

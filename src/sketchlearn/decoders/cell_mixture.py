@@ -26,6 +26,7 @@ from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.density_model import Density, lloyd
 from sketchlearn.decoders.density_noise import blurred_moments, variance_blur
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder
+from sketchlearn.decoders.noise_floor import mean_noise
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
@@ -97,9 +98,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         if found is None or self.n_components == 1:
             return Decoding(_gaussian(moments))
         part, where = found
-        noise = 0.0
-        if isinstance(sketch, PrivateSketch):
-            noise = sketch.noise_std / sketch.count
+        noise = mean_noise(sketch)
         cells = CellMoments.read(part, sketch.mean[where], moments, noise=noise)
         if noise:
             return replace(self, least_variance=self._least(part, moments))._mixture(
@@ -254,7 +253,7 @@ def _axes(moments: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
     Principal directions of standardised features: units do not matter.
     """
-    spread = np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
+    spread = np.sqrt(np.maximum(moments.structure.variances, 0.0))
     safe = np.where(spread > 0, spread, 1.0)
     values, vectors = np.linalg.eigh(moments.covariance / safe / safe[:, None])
     kept = values > max(_FLAT * values[-1], 1e-300)

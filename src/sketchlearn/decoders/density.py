@@ -38,6 +38,7 @@ from sketchlearn.decoders.density_model import Density, lloyd, outside_variance
 from sketchlearn.decoders.density_noise import blurred_moments
 from sketchlearn.decoders.density_prior import copula_rows, planned_range
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
+from sketchlearn.decoders.noise_floor import mean_noise
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -100,9 +101,7 @@ class DensityDecoder(AbstractDecoder[Density]):
         moments = NystromDecoder().decode(sketch).params
         if self.n_components is not None:
             moments = blurred_moments(moments)
-        noise = 0.0
-        if isinstance(sketch, PrivateSketch):
-            noise = sketch.noise_std / sketch.count
+        noise = mean_noise(sketch)
         waves: list[tuple[_Fourier, NDArray[np.float64]]] = []
         cells: CellStatistics | None = None
         for part, where in plain_parts(sketch.feature_map):
@@ -220,7 +219,7 @@ class DensityDecoder(AbstractDecoder[Density]):
             kept = values > max(_FLAT * values[-1], 1e-300)
             return np.asarray(lift @ (vectors[:, kept] * np.sqrt(values[kept])))
         if self.shape == "diag":
-            spread = np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
+            spread = np.sqrt(np.maximum(moments.structure.variances, 0.0))
             return np.diag(spread)[:, spread > _FLAT**0.5 * spread.max()]
         values, vectors = principal_directions(moments)
         return vectors * np.sqrt(values)

@@ -62,7 +62,7 @@ def copula_rows(
     array([1., 0., 1., 1.])
     """
     mean, d = moments.mean, len(moments.mean)
-    spread = np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
+    spread = np.sqrt(np.maximum(moments.structure.variances, 0.0))
     lower = np.minimum(np.broadcast_to(np.asarray(low, np.float64), d), mean)
     upper = np.maximum(np.broadcast_to(np.asarray(high, np.float64), d), mean)
     width = np.where(upper > lower, upper - lower, 1.0)

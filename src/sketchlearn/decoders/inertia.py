@@ -25,7 +25,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sketchlearn.decoders.cell_density import CellStatistics, lift_of
 from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.density_model import Clusters, Density
-from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
+from sketchlearn.decoders.low_rank import Moments, second_moment_part
+from sketchlearn.decoders.noise_floor import mean_noise
 from sketchlearn.decoders.resolution import hides_rows
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
@@ -80,22 +81,23 @@ class Inertia:
 
 
 def bound_inertia(
-    sketch: Sketch | PrivateSketch, density: Density, clusters: Clusters
+    sketch: Sketch | PrivateSketch,
+    moments: Moments,
+    density: Density,
+    clusters: Clusters,
 ) -> Inertia:
     """The inertia of clusters of a density, from the sketch it was decoded from.
 
     Parameters
     ----------
     sketch : Sketch or PrivateSketch
+    moments : Moments
     density : Density
-        Decoded from it.
+        Both decoded from it.
     clusters : Clusters
         Found in the density.
     """
-    moments = NystromDecoder().decode(sketch).params
-    noise = 0.0
-    if isinstance(sketch, PrivateSketch):
-        noise = sketch.noise_std / sketch.count
+    noise = mean_noise(sketch)
     shares, means, lift = np.ones(1), moments.mean[None], None
     for part, where in plain_parts(sketch.feature_map):
         if isinstance(part, CellFeatures):

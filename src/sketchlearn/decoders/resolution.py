@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sketchlearn.decoders.cell_density import CellStatistics
 from sketchlearn.decoders.density import plain_parts
 from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
+from sketchlearn.decoders.noise_floor import mean_noise
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy import PrivateSketch
 from sketchlearn.scaling import Scaling
@@ -35,12 +36,11 @@ _RARE, _OTHERS = 0.01, 2.0**-12
 """Share of the rows in all cells of few, and of the variance that all others leave."""
 
 
-def narrow_features(sketch: Sketch | PrivateSketch) -> list[int]:
+def narrow_features(sketch: Sketch | PrivateSketch, moments: Moments) -> list[int]:
     """Features that are too narrow beside their range, most of the variance first.
 
-    Empty if the rows can be seen.
+    Empty if the rows can be seen. The moments are those of the sketch.
     """
-    moments = NystromDecoder().decode(sketch).params
     part, _ = second_moment_part(sketch.feature_map)
     parts = [inner for inner, _ in plain_parts(sketch.feature_map)]
     has_cells = any(isinstance(inner, CellFeatures) for inner in parts)
@@ -89,8 +89,8 @@ def noise_share(sketch: Sketch | PrivateSketch) -> float:
     moments = NystromDecoder().decode(sketch).params
     part, _ = second_moment_part(sketch.feature_map)
     scaling = part.scaling or Scaling.identity(part.n_features)
-    noise = sketch.noise_std / sketch.count * scaling.factor**-2.0
-    total = max(float(np.trace(moments.covariance)), 1e-300)
+    noise = mean_noise(sketch) * scaling.factor**-2.0
+    total = max(float(moments.structure.variances.sum()), 1e-300)
     largest = max(float(np.linalg.eigvalsh(moments.covariance)[-1]), 1e-300)
     # Noise in all features together hides a strong direction less than each of them.
     return float(min(noise.sum() / total, 2 * np.sqrt(noise @ noise) / largest))
@@ -98,13 +98,13 @@ def noise_share(sketch: Sketch | PrivateSketch) -> float:
 
 def wide_features(moments: Moments) -> list[int]:
     """At most three features with most of the variance."""
-    return [int(j) for j in np.argsort(-np.diag(moments.covariance))[:3]]
+    return [int(j) for j in np.argsort(-moments.structure.variances)[:3]]
 
 
 def _ratios(
     moments: Moments, scaling: Scaling | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Variances, and deviations in units of half the planned range."""
-    variances = np.maximum(np.diag(moments.covariance), 0.0)
+    variances = np.maximum(moments.structure.variances, 0.0)
     factor = (scaling or Scaling.identity(len(variances))).factor
     return variances, np.sqrt(variances) * factor

@@ -31,9 +31,7 @@ from sketchlearn.estimators.inputs import (
     PLANNING_ROWS,
     check_bounds,
     column_extremes,
-    extremes_of,
     is_streamed,
-    plan_scaling,
     validated,
     varies,
     warn_of_late,
@@ -44,18 +42,7 @@ from sketchlearn.privacy import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.sketch import Sketch, accumulate
 
-__all__ = [
-    "PLANNING_ROWS",
-    "AbstractSketchEstimator",
-    "column_extremes",
-    "extremes_of",
-    "is_streamed",
-    "plan_scaling",
-    "require_sketch",
-    "seed_of",
-    "varying",
-    "warn_of_late",
-]
+__all__ = ["AbstractSketchEstimator", "require_sketch", "seed_of"]
 
 _PLANNED_FROM = (
     "Its scales were read from the rows that were fitted first (of an iterator, from "
@@ -352,8 +339,3 @@ def seed_of(random_state: Any) -> int:
             f"random_state must be a whole number >= 0 or None; got {random_state!r}."
         )
     return int(random_state)
-
-
-def varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:
-    """Which features take more than one value in ``rows``."""
-    return None if rows is None else rows.max(axis=0) > rows.min(axis=0)

@@ -22,13 +22,17 @@ from sketchlearn.decoders.resolution import narrow_features
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
-    extremes_of,
-    is_streamed,
     seed_of,
 )
 from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
 from sketchlearn.estimators.density import SecondRound
-from sketchlearn.estimators.inputs import beside_targets, validated, warn_of_plan
+from sketchlearn.estimators.inputs import (
+    beside_targets,
+    extremes_of,
+    is_streamed,
+    validated,
+    warn_of_plan,
+)
 from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
@@ -455,7 +459,7 @@ def _warn_of_tails(sketches: Mapping[Any, Sketch], names: NDArray[Any] | None) -
     """Say so where a few rows far out make up the variances of their class."""
     whole = sum(sketches.values())
     assert isinstance(whole, Sketch)
-    found = narrow_features(whole)
+    found = narrow_features(whole, NystromDecoder().decode(whole).params)
     if found:
         listed = [str(j if names is None else repr(names[j])) for j in found]
         warnings.warn(
@@ -490,7 +494,7 @@ def _deviations(sketches: Mapping[Any, Sketch | PrivateSketch]) -> NDArray[np.fl
     parts = [NystromDecoder().decode(sketch).params for sketch in sketches.values()]
     counts = np.array([part.count for part in parts])
     means = np.stack([part.mean for part in parts])
-    variances = np.stack([np.diag(part.covariance) for part in parts])
+    variances = np.stack([part.structure.variances for part in parts])
     shares = counts / counts.sum()
     away = means - shares @ means
     return np.asarray(np.sqrt(np.maximum(shares @ (variances + away**2), 0.0)))

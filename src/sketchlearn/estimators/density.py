@@ -34,11 +34,14 @@ from sketchlearn.errors import (
 )
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
+    require_sketch,
+    seed_of,
+)
+from sketchlearn.estimators.inputs import (
+    LARGEST,
     column_extremes,
     extremes_of,
     plan_scaling,
-    require_sketch,
-    seed_of,
     warn_of_late,
 )
 from sketchlearn.estimators.moment_plan import plan_second_moments
@@ -73,10 +76,6 @@ _HARDLY_SEEN, _NOTHING_SEEN = 0.125, 1.0
 """Noise of a release, as a share of the variance of the rows. Clusters of synthetic
 rows were within a tenth of the best below 0.1, and 1.4 to 30 times worse above 0.3. The
 moments of one Gaussian bear twice as much."""
-
-_LARGEST = 2.0**480
-"""Values and ranges of features are smaller, and ranges larger than its inverse: sums
-of their squares are numbers."""
 
 
 class SecondRound:
@@ -251,12 +250,16 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
             )
 
     def _warn_of_tails(
-        self, sketch: Sketch | PrivateSketch, *, is_blurred: bool = False
+        self,
+        sketch: Sketch | PrivateSketch,
+        moments: Moments,
+        *,
+        is_blurred: bool = False,
     ) -> bool:
         """Say so where rows far out, or wide bounds, hide how the others lie."""
-        found = narrow_features(sketch)
+        found = narrow_features(sketch, moments)
         if is_blurred and not found:
-            found = wide_features(NystromDecoder().decode(sketch).params)
+            found = wide_features(moments)
         if not found:
             return False
         names = getattr(sketch, "columns", None)
@@ -375,6 +378,8 @@ def check_rounds(rounds: Any) -> None:
 def require_moderate(scaling: Scaling | None) -> None:
     """Refuse features whose squares are no numbers, or all zero.
 
+    Values and ranges are smaller than ``LARGEST``, and ranges larger than its inverse.
+
     Examples
     --------
     >>> require_moderate(Scaling.from_bounds(0.0, 1e9, n_features=1))
@@ -382,8 +387,8 @@ def require_moderate(scaling: Scaling | None) -> None:
     if scaling is None:
         return
     reach = 1 / scaling.factor
-    large = np.maximum(reach, np.abs(scaling.shift)) > _LARGEST
-    wrong = large | (reach < 1 / _LARGEST)
+    large = np.maximum(reach, np.abs(scaling.shift)) > LARGEST
+    wrong = large | (reach < 1 / LARGEST)
     if wrong.any():
         column = int(np.argmax(wrong))
         what = "lie beyond 1e144" if large[column] else "differ by less than 1e-144"

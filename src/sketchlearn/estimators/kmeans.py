@@ -27,14 +27,15 @@ from sketchlearn.decoders.density import (
 from sketchlearn.decoders.density_model import Clusters, Density, find_clusters, lloyd
 from sketchlearn.decoders.density_prior import copula_rows
 from sketchlearn.decoders.inertia import bound_inertia
+from sketchlearn.decoders.low_rank import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
-from sketchlearn.estimators.base import is_streamed, seed_of
+from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
     MOMENT_SHARE,
     AbstractDensityEstimator,
     SecondRound,
 )
-from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.inputs import is_streamed, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.subspace import CellFeatures
@@ -242,9 +243,10 @@ class CompressiveKMeans(
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        inertia = bound_inertia(sketch, density, found)
+        moments = NystromDecoder().decode(sketch).params
+        inertia = bound_inertia(sketch, moments, density, found)
         blurred = inertia.is_blurred and not is_small
-        told = self._warn_of_tails(sketch, is_blurred=blurred)
+        told = self._warn_of_tails(sketch, moments, is_blurred=blurred)
         if inertia.unseen > _UNSEEN and not is_small and not told:
             self._warn_of_directions(sketch)
         self.cluster_centers_ = found.centers

@@ -170,7 +170,8 @@ class CompressiveGaussianMixture(
                 stacklevel=2,
             )
         if size > 1 and decoder is None:
-            self._warn_of_tails(sketch)
+            moments = NystromDecoder().decode(sketch).params
+            self._warn_of_tails(sketch, moments)
         covariances = self._regularised(density)
         if isinstance(sketch, Sketch):
             self._warn_of_narrow(density, varies(sketch))
@@ -363,7 +364,7 @@ def plan_cells(
     ``units`` of the features are their deviations unless others are given.
     """
     if units is None:
-        units = np.sqrt(np.maximum(np.diag(known.moments.covariance), 0.0))
+        units = np.sqrt(np.maximum(known.moments.structure.variances, 0.0))
     plan = place_cells(
         known.moments,
         units=np.where(units > 0, units, 1.0),

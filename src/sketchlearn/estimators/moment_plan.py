@@ -15,7 +15,6 @@ from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment
 from sketchlearn.draws import Draws
 from sketchlearn.elementary import ceil_log2
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
-from sketchlearn.estimators.base import varying
 from sketchlearn.features.base import require_positive_int
 from sketchlearn.features.moments import (
     FINE_BITS,
@@ -99,7 +98,7 @@ def plan_second_moments(
     if sketch_size == "auto":
         sketch_size = auto_size(d, n_targets)
     sketch_size = require_positive_int("sketch_size", sketch_size)
-    active = varying(rows) if scaling.origin == "data" else None
+    active = _varying(rows) if scaling.origin == "data" else None
     seen = active is not None and _is_seen(rows, active)
     if d * (d + 1) // 2 <= sketch_size:
         return MomentFeatures(
@@ -181,6 +180,11 @@ def require_decoder(name: Any) -> None:
     """Refuse what is no decoder of second moments."""
     if name not in DECODERS:
         raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
+
+
+def _varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:
+    """Which features take more than one value in ``rows``."""
+    return None if rows is None else rows.max(axis=0) > rows.min(axis=0)
 
 
 def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bool:

@@ -21,11 +21,10 @@ from sketchlearn.decoders.low_rank import (
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
-    plan_scaling,
     require_sketch,
     seed_of,
 )
-from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
 from sketchlearn.estimators.moment_plan import (
     moment_decoder,
     plan_second_moments,

@@ -27,11 +27,10 @@ from sketchlearn.errors import (
 )
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
-    plan_scaling,
     require_sketch,
     seed_of,
 )
-from sketchlearn.estimators.inputs import beside_targets, validated
+from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
 from sketchlearn.estimators.moment_plan import (
     MANY_COLUMNS,
     moment_decoder,

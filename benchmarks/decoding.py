@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from sketchlearn import CompressivePCA, CompressiveRidge
-from sketchlearn.estimators.moment_plan import moment_decoder
+from sketchlearn.plans.moments import moment_decoder
 
 REPEATS = 15
 

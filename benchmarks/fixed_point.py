@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchlearn.exact import Int128Array
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.experiments.kmeans_sets import N_CLUSTERS, load_cluster_sets
 from sketchlearn.experiments.pca_sets import Estimate, load_sets
 from sketchlearn.features.network import NetworkFeatures, lower_products
-from sketchlearn.networks import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.registry import load_model
-from sketchlearn.sketch import sketch_rows
+from sketchlearn.sketching.sketch import sketch_rows
 
 
 def with_mean(sketch, mean):

@@ -16,11 +16,11 @@ import numpy as np
 
 import sketchlearn as sl
 from sketchlearn import weights
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchlearnError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import build_map
 from sketchlearn.features.kinds import KINDS
-from sketchlearn.networks import NetworkSpec, initial_tensors
+from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 from sketchlearn.testing import release_seeded
 
 MAP_BYTES = 2**22

@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from sketchlearn.container import canonical_json
-from sketchlearn.entries import line_of
-from sketchlearn.journal import chain_hash
-from sketchlearn.ledger import Charge, Ledger
+from sketchlearn.files.container import canonical_json
+from sketchlearn.privacy.entries import line_of
+from sketchlearn.privacy.journal import chain_hash
+from sketchlearn.privacy.ledger import Charge, Ledger
 
 
 def fill(path, n):

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from sketchlearn.noise import discrete_gaussian
+from sketchlearn.privacy.noise import discrete_gaussian
 
 SIZES = {1: 200_000, 2**31: 200_000, 2**46: 200_000, 2**56: 200_000, 2**67: 2000}
 

@@ -12,8 +12,8 @@ Noise of whole lattice steps has no such digits: 1 is a lattice point like any o
 import numpy as np
 import torch
 
-from sketchlearn.mechanisms import gaussian_sigma
-from sketchlearn.noise import discrete_gaussian
+from sketchlearn.privacy.mechanisms import gaussian_sigma
+from sketchlearn.privacy.noise import discrete_gaussian
 
 DRAWS = 400_000
 EPSILON, DELTA = 1.0, 1e-5

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import sketchlearn as sl
-from sketchlearn import weights as weights_module
-from sketchlearn.decoders.equivariant import EquivariantDecoder
+from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
+from sketchlearn.files import weights as weights_module
+from sketchlearn.files.weights import Weights, packaged_weights
 from sketchlearn.registry import add_model, list_models, load_card, load_model
 from sketchlearn.sqnet import SQNet, SQNetSpec
-from sketchlearn.weights import Weights, packaged_weights
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3))
 SPEC = SQNetSpec(3, 8, feature={"head": "tanh"})

@@ -8,8 +8,8 @@ import pytest
 from sketchlearn import Scaling, sketch_rows
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, SketchFileError
 from sketchlearn.features.network import lower_products
+from sketchlearn.files.weights import Weights
 from sketchlearn.sqnet import SQNet, SQNetSpec
-from sketchlearn.weights import Weights
 
 D = 4
 ROWS = np.random.default_rng(0).normal(size=(3, 60, D)).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sketchlearn as sl
-from sketchlearn.decoders.unrolled import UnrolledDecoder
+from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder
 
 NO_TORCH = """
 import sys
@@ -105,7 +105,7 @@ def test_every_shipped_model_decodes_the_same_numbers(name, tmp_path):
 def test_unrolled_descent_finds_the_same_centres(tmp_path):
     sketch = sl.sketch_rows(ROWS, sl.FourierFeatures(12, 60, seed=0))
     expected = UnrolledDecoder(3).decode(sketch).params.centres
-    setup = "from sketchlearn.decoders.unrolled import UnrolledDecoder"
+    setup = "from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder"
     code = "UnrolledDecoder(3).decode(sketch).params.centres"
     assert np.array_equal(decoded(sketch, setup, code, tmp_path), expected)
 

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from tally import run
 
-from sketchlearn.accountant import Terms
-from sketchlearn.container import canonical_json
 from sketchlearn.errors import BudgetExceeded, LedgerError
-from sketchlearn.journal import chain_hash
-from sketchlearn.ledger import Charge, Ledger
+from sketchlearn.files.container import canonical_json
+from sketchlearn.privacy.accountant import Terms
+from sketchlearn.privacy.journal import chain_hash
+from sketchlearn.privacy.ledger import Charge, Ledger
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
 CAP = Terms(2.0, 1e-5)._mu2_cap

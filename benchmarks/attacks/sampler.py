@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 from tally import run
 
-from sketchlearn.noise import discrete_gaussian
+from sketchlearn.privacy.noise import discrete_gaussian
 
 ALPHA = 1e-6
 SMALL, LARGE = [1, 2, 5, 10], [2**31, 2**46]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sketchlearn.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from sketchlearn.auditing import AuditReport, audit
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -31,28 +30,25 @@ if TYPE_CHECKING:
     from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
     from sketchlearn.features.network import NetworkFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
+    from sketchlearn.features.scaling import Scaling
     from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
-    from sketchlearn.ledger import Ledger
-    from sketchlearn.privacy import (
-        PrivateSketch,
-        merge_disjoint,
-        release,
-        release_by_label,
-    )
+    from sketchlearn.privacy.audit import AuditReport, audit
+    from sketchlearn.privacy.ledger import Ledger
+    from sketchlearn.privacy.release import release, release_by_label
+    from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
+    from sketchlearn.privacy.statement import Budget, PrivacyStatement
     from sketchlearn.registry import list_models, load_model
     from sketchlearn.rows.batches import open_rows
-    from sketchlearn.scaling import Scaling
-    from sketchlearn.sketch import Sketch, sketch_rows
+    from sketchlearn.sketching.sketch import Sketch, sketch_rows
     from sketchlearn.sqnet import SQNet, SQNetSpec
-    from sketchlearn.statement import Budget, PrivacyStatement
-    from sketchlearn.storage import dumps, load, loads, save
+    from sketchlearn.storage.sketches import dumps, load, loads, save
 
 _HOMES = {
     "AbstractFeatureMap": "features.base",
     "ActivationFeatures": "features.activation",
-    "AuditReport": "auditing",
+    "AuditReport": "privacy.audit",
     "BloomFeatures": "features.hashing",
-    "Budget": "statement",
+    "Budget": "privacy.statement",
     "CellFeatures": "features.subspace",
     "CompressiveClassifier": "estimators.classifier",
     "CompressiveGaussianMixture": "estimators.mixture",
@@ -65,31 +61,31 @@ _HOMES = {
     "CrossMomentFeatures": "features.moments",
     "FourierFeatures": "features.kernel",
     "HarmonicFeatures": "features.harmonics",
-    "Ledger": "ledger",
+    "Ledger": "privacy.ledger",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
     "NystromFeatures": "features.kernel",
-    "PrivacyStatement": "statement",
-    "PrivateSketch": "privacy",
+    "PrivacyStatement": "privacy.statement",
+    "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
     "SQNet": "sqnet",
     "SQNetSpec": "sqnet",
-    "Scaling": "scaling",
-    "Sketch": "sketch",
+    "Scaling": "features.scaling",
+    "Sketch": "sketching.sketch",
     "SubspaceFourierFeatures": "features.subspace",
-    "audit": "auditing",
+    "audit": "privacy.audit",
     "clipped": "features.clipping",
-    "dumps": "storage",
+    "dumps": "storage.sketches",
     "list_models": "registry",
-    "load": "storage",
+    "load": "storage.sketches",
     "load_model": "registry",
-    "loads": "storage",
-    "merge_disjoint": "privacy",
+    "loads": "storage.sketches",
+    "merge_disjoint": "privacy.released",
     "open_rows": "rows.batches",
-    "release": "privacy",
-    "release_by_label": "privacy",
-    "save": "storage",
-    "sketch_rows": "sketch",
+    "release": "privacy.release",
+    "release_by_label": "privacy.release",
+    "save": "storage.sketches",
+    "sketch_rows": "sketching.sketch",
 }
 
 __all__ = [

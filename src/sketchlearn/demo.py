@@ -22,8 +22,8 @@ from sklearn.metrics import r2_score
 
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
-from sketchlearn.sketch import Sketch, sketch_rows
-from sketchlearn.storage import load, save
+from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.storage.sketches import load, save
 
 __all__ = ["demonstrate", "write_parts"]
 

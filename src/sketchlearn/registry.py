@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sketchlearn.durable import write_file
 from sketchlearn.errors import SketchFileError
-from sketchlearn.weights import (
+from sketchlearn.files.durable import write_file
+from sketchlearn.files.weights import (
     INDEX,
     ModelInfo,
     Weights,
@@ -28,8 +28,8 @@ from sketchlearn.weights import (
 __all__ = ["ModelInfo", "add_model", "list_models", "load_card", "load_model"]
 
 _BUILDERS = {
-    "equivariant": "sketchlearn.decoders.equivariant:EquivariantDecoder",
-    "iterative-ckm": "sketchlearn.decoders.iterative_ckm:IterativeCKM",
+    "equivariant": "sketchlearn.decoders.moments.equivariant:EquivariantDecoder",
+    "iterative-ckm": "sketchlearn.decoders.clusters.iterative_ckm:IterativeCKM",
     "sqnet": "sketchlearn.sqnet:SQNet",
 }
 """Class by kind of weights; each has ``from_weights(weights)``."""

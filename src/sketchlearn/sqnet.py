@@ -18,7 +18,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.query_network import QueryNetwork
+from sketchlearn.decoders.moments.query_network import QueryNetwork
 from sketchlearn.errors import FeatureMapError, quote
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
@@ -26,21 +26,21 @@ from sketchlearn.features.network import (
     ModelReference,
     NetworkFeatures,
 )
-from sketchlearn.networks import (
-    FrozenNetwork,
-    NetworkSpec,
-    initial_tensors,
-    spec_from_dict,
-)
-from sketchlearn.pooling import get_pooling
-from sketchlearn.scaling import Origin, Scaling
-from sketchlearn.weights import (
+from sketchlearn.features.scaling import Origin, Scaling
+from sketchlearn.files.weights import (
     Weights,
     load_weights,
     packaged_weights,
     save_weights,
     tensors_digest,
 )
+from sketchlearn.networks.forward import (
+    FrozenNetwork,
+    NetworkSpec,
+    initial_tensors,
+    spec_from_dict,
+)
+from sketchlearn.sketching.pooling import get_pooling
 
 __all__ = ["Output", "SQNet", "SQNetSpec"]
 
@@ -74,7 +74,7 @@ class SQNetSpec:
         triangle of a symmetric matrix.
     feature, decoder : mapping
         ``kind``, ``depth``, ``width`` and ``head`` of
-        :class:`~sketchlearn.networks.NetworkSpec`; linear where left out.
+        :class:`~sketchlearn.networks.forward.NetworkSpec`; linear where left out.
     pooling : str
         As for :func:`~sketchlearn.sketch_rows`.
 

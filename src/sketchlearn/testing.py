@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from sketchlearn.privacy import PrivateSketch, plan_release
-from sketchlearn.sketch import Sketch
-from sketchlearn.statement import CountMode, Neighbours
+from sketchlearn.privacy.release import plan_release
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.privacy.statement import CountMode, Neighbours
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["release_seeded"]
 

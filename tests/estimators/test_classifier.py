@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sketchlearn import MomentFeatures, sketch_rows
-from sketchlearn.decoders.cell_mixture import find_cells
+from sketchlearn.decoders.density.cell_mixture import find_cells
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,

@@ -24,8 +24,8 @@ from sketchlearn.errors import (
     TooNoisy,
 )
 from sketchlearn.estimators.kmeans import CompressiveKMeans
-from sketchlearn.ledger import Ledger
-from sketchlearn.privacy import release
+from sketchlearn.privacy.ledger import Ledger
+from sketchlearn.privacy.release import release
 from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)

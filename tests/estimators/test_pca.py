@@ -19,8 +19,8 @@ from sketchlearn import (
     save,
     sketch_rows,
 )
-from sketchlearn.decoders.low_rank import NystromDecoder
-from sketchlearn.draws import Draws
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -31,7 +31,7 @@ from sketchlearn.errors import (
     RowsError,
     TooNoisy,
 )
-from sketchlearn.estimators.moment_plan import auto_size
+from sketchlearn.plans.moments import auto_size
 from sketchlearn.registry import load_model
 from sketchlearn.testing import release_seeded
 

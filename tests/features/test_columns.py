@@ -12,8 +12,8 @@ from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.sketch import sketch_rows
-from sketchlearn.storage import dumps, loads
+from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.storage.sketches import dumps, loads
 
 NAMES = ("age", "bmi")
 PLAIN = MomentFeatures(2, order="mean")

@@ -22,9 +22,9 @@ from sketchlearn import (
     SubspaceFourierFeatures,
     clipped,
 )
-from sketchlearn.draws import hash_keys
+from sketchlearn.arithmetic.draws import hash_keys
+from sketchlearn.arithmetic.exact import lattice_round
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
-from sketchlearn.exact import lattice_round
 from sketchlearn.features.base import build_map
 from sketchlearn.features.clipping import clip_rows
 from sketchlearn.features.moments import random_groups

@@ -30,7 +30,7 @@ from sketchlearn.errors import (
 from sketchlearn.features.base import build_map
 from sketchlearn.features.network import NetworkFeatures, lower_products
 from sketchlearn.meta.networks import build_network, export_tensors
-from sketchlearn.networks import NetworkSpec
+from sketchlearn.networks.forward import NetworkSpec
 
 D = 6
 ROWS = np.random.default_rng(0).normal(size=(300, D)).astype(np.float32)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sketchlearn as sl
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapMismatch, RemovalError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sketchlearn import sketch_rows
-from sketchlearn.decoders.ckm_descent import CKMObjective, CKMSpec, fit_frame
-from sketchlearn.decoders.iterative_ckm import IterativeCKM, draw_units
+from sketchlearn.decoders.clusters.ckm_descent import CKMObjective, CKMSpec, fit_frame
+from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM, draw_units
 from sketchlearn.meta import ckm
 from sketchlearn.meta.ckm import TensorObjective, TrainableCKM
 from sketchlearn.registry import load_model

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from sketchlearn import sketch_rows
-from sketchlearn.decoders.ckm_descent import CKMSpec
+from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
 from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
-from sketchlearn.mechanisms import gaussian_sigma
 from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.clustering import (
     ClusteringConfig,
@@ -20,6 +19,7 @@ from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.descent import kmeans_loss
 from sketchlearn.meta.runs import TASKS, train_run
 from sketchlearn.meta.trainer import train
+from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.registry import load_card, load_model
 
 

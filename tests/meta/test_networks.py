@@ -11,7 +11,7 @@ from sketchlearn.meta.networks import (
     export_tensors,
     import_tensors,
 )
-from sketchlearn.networks import NetworkSpec, initial_tensors
+from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 
 RESNET = NetworkSpec(5, 3, kind="resnet", depth=2, width=7)
 TRANSFORMER = NetworkSpec(5, 3, kind="transformer", depth=2, width=7, head="sigmoid")

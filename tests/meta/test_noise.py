@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from sketchlearn.mechanisms import gaussian_sigma
 from sketchlearn.meta.noise import simulate_release_noise
+from sketchlearn.privacy.mechanisms import gaussian_sigma
 
 
 def test_the_noise_has_the_size_of_a_release():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from sketchlearn.decoders import equivariant
-from sketchlearn.decoders.equivariant import PriorSpec
+from sketchlearn.decoders.moments import equivariant
+from sketchlearn.decoders.moments.equivariant import PriorSpec
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork, complete_correlation
 from sketchlearn.registry import load_model

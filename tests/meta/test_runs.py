@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from sketchlearn.cli import main
 from sketchlearn.errors import ConfigError
+from sketchlearn.files.weights import load_weights
 from sketchlearn.meta import tasks
 from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.sqnet import SQNet
-from sketchlearn.weights import load_weights
 
 TEXT = """
 task = "second-moment-from-rows"

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import nn
 
-from sketchlearn.decoders.equivariant import EquivariantDecoder
+from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import ConfigError, FeatureMapError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig

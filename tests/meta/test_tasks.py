@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from sketchlearn.errors import ConfigError, RowsError
-from sketchlearn.mechanisms import gaussian_sigma
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.sqnet import TrainableSQNet
@@ -17,6 +16,7 @@ from sketchlearn.meta.tasks import (
     SecondMomentTask,
 )
 from sketchlearn.meta.trainer import train
+from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.sqnet import SQNetSpec
 
 RNG = np.random.default_rng(0)

@@ -25,9 +25,9 @@ from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
-from sketchlearn.networks import NetworkSpec
-from sketchlearn.scaling import Scaling
+from sketchlearn.networks.forward import NetworkSpec
 
 __all__ = ["MAPS", "NAMES", "Case", "exact_rows", "feature_map", "golden_rows"]
 

@@ -10,8 +10,8 @@ import pytest
 from portable import reference
 from portable.maps import exact_rows, exact_values, feature_map
 from portable.reference import norm_squared
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
@@ -20,7 +20,7 @@ from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.subspace import CellFeatures
-from sketchlearn.networks import NetworkSpec
+from sketchlearn.networks.forward import NetworkSpec
 
 SATURATED = [41, 93, 111, 260, 1000, 4096]
 """Sizes, some of whose square roots are rounded down to below the true norm."""

@@ -17,8 +17,15 @@ from portable.maps import (
     unscaled,
 )
 from portable.reference import Stream, mp
-from sketchlearn.draws import Draws, hash_keys
-from sketchlearn.elementary import cosine_table, exp, gelu, log, sigmoid, tanh
+from sketchlearn.arithmetic.draws import Draws, hash_keys
+from sketchlearn.arithmetic.elementary import (
+    cosine_table,
+    exp,
+    gelu,
+    log,
+    sigmoid,
+    tanh,
+)
 from sketchlearn.errors import RowRangeError
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.kinds import KINDS

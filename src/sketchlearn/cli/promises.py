@@ -86,7 +86,7 @@ def release(
 @JSON
 def audit(epsilon: float, delta: float, releases: int, as_json: bool) -> None:
     """Play the privacy game against this installation's own release."""
-    report = lazy("auditing").audit_installation(epsilon, delta, releases)
+    report = lazy("privacy.audit").audit_installation(epsilon, delta, releases)
     if as_json:
         click.echo(json.dumps({**vars(report), "passed": report.passed}))
     else:

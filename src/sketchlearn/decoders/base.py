@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from sketchlearn.privacy import PrivateSketch
-from sketchlearn.sketch import Sketch
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractDecoder", "Decoding"]
 

@@ -38,9 +38,9 @@ from sketchlearn.estimators.inputs import (
     warn_of_plan,
 )
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
-from sketchlearn.sketch import Sketch, accumulate
+from sketchlearn.sketching.sketch import Sketch, accumulate
 
 __all__ = ["AbstractSketchEstimator", "require_sketch", "seed_of"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.low_rank import second_moment_part
+from sketchlearn.decoders.moments.low_rank import second_moment_part
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
 
 __all__ = ["NARROWEST", "pool_variances"]
 

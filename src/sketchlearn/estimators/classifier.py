@@ -15,10 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
-from sketchlearn.decoders.density import is_moments
-from sketchlearn.decoders.low_rank import NystromDecoder, second_moment_part
-from sketchlearn.decoders.resolution import narrow_features
+from sketchlearn.decoders.clusters.resolution import narrow_features
+from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.decoders.density.decoder import is_moments
+from sketchlearn.decoders.moments.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
@@ -42,9 +42,9 @@ from sketchlearn.estimators.mixture import (
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
-from sketchlearn.sketch import Sketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
 

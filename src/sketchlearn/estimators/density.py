@@ -17,13 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.density import plain_parts
-from sketchlearn.decoders.density_prior import planned_range
-from sketchlearn.decoders.low_rank import Moments, NystromDecoder, second_moment_part
-from sketchlearn.decoders.resolution import (
+from sketchlearn.decoders.clusters.resolution import (
     narrow_features,
     noise_share,
     wide_features,
+)
+from sketchlearn.decoders.density.decoder import plain_parts
+from sketchlearn.decoders.density.prior import planned_range
+from sketchlearn.decoders.moments.low_rank import (
+    Moments,
+    NystromDecoder,
+    second_moment_part,
 )
 from sketchlearn.errors import (
     ConvergenceWarning,
@@ -44,16 +48,16 @@ from sketchlearn.estimators.inputs import (
     plan_scaling,
     warn_of_late,
 )
-from sketchlearn.estimators.moment_plan import plan_second_moments
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.features.subspace import CellFeatures
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.plans.moments import plan_second_moments
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
-from sketchlearn.scaling import Origin, Scaling
-from sketchlearn.sketch import Sketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "AbstractDensityEstimator",

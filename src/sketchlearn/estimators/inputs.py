@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from sketchlearn.decoders.low_rank import second_moment_part
+from sketchlearn.decoders.moments.low_rank import second_moment_part
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -25,10 +25,10 @@ from sketchlearn.errors import (
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.rows.survey import survey_rows
-from sketchlearn.scaling import Scaling
-from sketchlearn.sketch import Sketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "DATA_REACH",

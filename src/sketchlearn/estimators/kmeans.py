@@ -18,16 +18,16 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.density import (
+from sketchlearn.decoders.clusters.inertia import bound_inertia
+from sketchlearn.decoders.density.decoder import (
     DensityDecoder,
     is_moments,
     plain_parts,
     principal_directions,
 )
-from sketchlearn.decoders.density_model import Clusters, Density, find_clusters, lloyd
-from sketchlearn.decoders.density_prior import copula_rows
-from sketchlearn.decoders.inertia import bound_inertia
-from sketchlearn.decoders.low_rank import NystromDecoder
+from sketchlearn.decoders.density.mixture import Clusters, Density, find_clusters, lloyd
+from sketchlearn.decoders.density.prior import copula_rows
+from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
 from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
@@ -39,8 +39,8 @@ from sketchlearn.estimators.inputs import is_streamed, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.subspace import CellFeatures
-from sketchlearn.privacy import PrivateSketch
-from sketchlearn.sketch import Sketch
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveKMeans", "SelectionOfK"]
 

@@ -13,7 +13,7 @@ from sketchlearn.errors import RowsError
 from sketchlearn.estimators.inputs import column_extremes
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
-from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch, sketch_rows
 
 __all__ = ["LabelledRows"]
 

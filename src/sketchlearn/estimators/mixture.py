@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.cell_mixture import CellMixtureDecoder, find_cells
-from sketchlearn.decoders.cell_plan import place_cells
-from sketchlearn.decoders.density import DensityDecoder, is_moments
-from sketchlearn.decoders.density_model import Density
-from sketchlearn.decoders.density_noise import hidden_nats
-from sketchlearn.decoders.low_rank import NystromDecoder
+from sketchlearn.decoders.density.blur import hidden_nats
+from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.decoders.density.decoder import DensityDecoder, is_moments
+from sketchlearn.decoders.density.mixture import Density
+from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
@@ -32,9 +31,10 @@ from sketchlearn.estimators.density import (
 from sketchlearn.estimators.inputs import varies
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.subspace import FARTHEST, CellFeatures
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.plans.cells import place_cells
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
-from sketchlearn.sketch import Sketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "CompressiveGaussianMixture",

@@ -12,8 +12,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.covariance import DENSE_FEATURES
-from sketchlearn.decoders.low_rank import (
+from sketchlearn.decoders.moments.covariance import DENSE_FEATURES
+from sketchlearn.decoders.moments.low_rank import (
     Moments,
     feature_numbers,
     second_moment_part,
@@ -25,16 +25,16 @@ from sketchlearn.estimators.base import (
     seed_of,
 )
 from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
-from sketchlearn.estimators.moment_plan import (
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.plans.moments import (
     moment_decoder,
     plan_second_moments,
     require_decoder,
 )
-from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
-from sketchlearn.sketch import Sketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
 

@@ -14,11 +14,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from typing_extensions import override
 
-from sketchlearn.decoders.low_rank import (
+from sketchlearn.decoders.moments.low_rank import (
     feature_numbers,
     second_moment_part,
 )
-from sketchlearn.decoders.regression import Regression, fit_regression
+from sketchlearn.decoders.moments.regression import Regression, fit_regression
 from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
@@ -31,18 +31,18 @@ from sketchlearn.estimators.base import (
     seed_of,
 )
 from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
-from sketchlearn.estimators.moment_plan import (
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.plans.moments import (
     MANY_COLUMNS,
     moment_decoder,
     plan_second_moments,
     require_decoder,
 )
-from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
-from sketchlearn.scaling import Scaling
-from sketchlearn.sketch import Sketch
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveRidge"]
 

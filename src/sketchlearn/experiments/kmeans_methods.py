@@ -18,12 +18,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.atoms import Clusters
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.cl_amp import CLAMPDecoder
-from sketchlearn.decoders.cl_ompr import CLOMPRDecoder
-from sketchlearn.decoders.iterative_ckm import IterativeCKM
-from sketchlearn.decoders.unrolled import UnrolledDecoder
+from sketchlearn.decoders.baselines.cl_amp import CLAMPDecoder
+from sketchlearn.decoders.baselines.cl_ompr import CLOMPRDecoder
+from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder
+from sketchlearn.decoders.clusters.atoms import Clusters
+from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.experiments.kmeans_sets import N_CLUSTERS
@@ -33,9 +33,9 @@ from sketchlearn.features.kernel import (
     NystromFeatures,
 )
 from sketchlearn.features.scale import estimate_scale
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.registry import load_model
-from sketchlearn.scaling import Scaling
-from sketchlearn.sketch import sketch_rows
+from sketchlearn.sketching.sketch import sketch_rows
 
 __all__ = ["METHODS", "OURS", "ClusterMethod", "fourier_plan", "kmeans_method"]
 

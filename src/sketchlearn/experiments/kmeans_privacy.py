@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.density import DensityDecoder
-from sketchlearn.decoders.density_model import find_clusters
-from sketchlearn.decoders.iterative_ckm import IterativeCKM
+from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
+from sketchlearn.decoders.density.decoder import DensityDecoder
+from sketchlearn.decoders.density.mixture import find_clusters
 from sketchlearn.errors import (
     ConvergenceWarning,
     PrivacyWarning,
@@ -38,11 +38,11 @@ from sketchlearn.experiments.pca_privacy import DELTA, EPSILONS
 from sketchlearn.experiments.pca_sets import random_features
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.meta.datasets import load_folder
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import load_model
-from sketchlearn.scaling import Scaling
-from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [

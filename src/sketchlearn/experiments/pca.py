@@ -19,10 +19,10 @@ import numpy as np
 
 from sketchlearn.experiments.pca_methods import METHODS, OURS, Method, weights_file
 from sketchlearn.experiments.pca_sets import EvaluationSet
+from sketchlearn.files.weights import save_weights
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.report import Cell, format_table
-from sketchlearn.weights import save_weights
 
 __all__ = [
     "SIZES",

@@ -21,24 +21,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.quadratic_recovery import (
+from sketchlearn.decoders.baselines.quadratic_recovery import (
     AcceleratedDecoder,
     ExponentialDecoder,
     PseudoInverseDecoder,
     RobustDecoder,
 )
-from sketchlearn.decoders.query_network import QueryNetwork
-from sketchlearn.decoders.reduced_rows import ReducedRows, project_rows, sample_rows
+from sketchlearn.decoders.baselines.reduced_rows import (
+    ReducedRows,
+    project_rows,
+    sample_rows,
+)
+from sketchlearn.decoders.moments.query_network import QueryNetwork
 from sketchlearn.errors import ConvergenceWarning
-from sketchlearn.estimators.moment_plan import LEARNED, moment_decoder
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
-from sketchlearn.privacy import PrivateSketch
+from sketchlearn.plans.moments import LEARNED, moment_decoder
+from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import list_models, load_model
-from sketchlearn.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.sqnet import SQNet
 
 __all__ = ["METHODS", "OURS", "SQNET", "Method", "pca_method", "weights_file"]

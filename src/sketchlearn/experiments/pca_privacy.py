@@ -23,7 +23,7 @@ from typing import Literal, TypedDict, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sketchlearn.decoders.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.errors import PrivacyWarning, RowsError, TooNoisy
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.experiments.pca_sets import (
@@ -35,8 +35,8 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
-from sketchlearn.sketch import Sketch, sketch_rows
-from sketchlearn.statement import CountMode, Neighbours
+from sketchlearn.privacy.statement import CountMode, Neighbours
+from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [

@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.elementary import TURN, sigmoid, tanh
+from sketchlearn.arithmetic.elementary import TURN, sigmoid, tanh
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_in_range,
     sum_features,
 )
 from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.waves import VALUE_BITS, Waves, sum_waves, wave_norm
-from sketchlearn.products import WholeMatrix
-from sketchlearn.scaling import Scaling
 
 __all__ = ["Activation", "ActivationFeatures"]
 

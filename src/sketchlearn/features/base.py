@@ -26,14 +26,13 @@ from typing import Any, ClassVar, Self, TypeVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.container import canonical_json
+from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for, lattice_sum
 from sketchlearn.errors import (
     FeatureMapError,
     FeatureMapMismatch,
     RowRangeError,
     SketchlearnError,
 )
-from sketchlearn.exact import Int128Array, frac_bits_for, lattice_sum
 from sketchlearn.features.description import (
     decode_description,
     encode_description,
@@ -41,7 +40,8 @@ from sketchlearn.features.description import (
     holds_data,
 )
 from sketchlearn.features.kinds import KINDS, VERSION, declare, require_affordable
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.files.container import canonical_json
 
 __all__ = [
     "BLOCK_ROWS",

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.elementary import ceil_log2
+from sketchlearn.arithmetic.elementary import ceil_log2
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_bound,
@@ -24,7 +24,7 @@ from sketchlearn.features.base import (
 )
 from sketchlearn.features.composition import build_part
 from sketchlearn.features.description import encode_description
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
 

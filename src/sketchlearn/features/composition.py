@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.elementary import sequential_sum
+from sketchlearn.arithmetic.elementary import sequential_sum
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     build_map,
 )
 from sketchlearn.features.description import encode_description
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
 

@@ -15,9 +15,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.elementary import ceil_log2, gelu, sigmoid, tanh
+from sketchlearn.arithmetic.elementary import ceil_log2, gelu, sigmoid, tanh
+from sketchlearn.arithmetic.products import LIMIT, WholeMatrix, largest_magnitude
 from sketchlearn.errors import RowRangeError
-from sketchlearn.networks import (
+from sketchlearn.networks.forward import (
     Affine,
     Gelu,
     LayerNorm,
@@ -27,7 +28,6 @@ from sketchlearn.networks import (
     Sigmoid,
     Tanh,
 )
-from sketchlearn.products import LIMIT, WholeMatrix, largest_magnitude
 
 __all__ = ["FixedPointNetwork"]
 
@@ -48,7 +48,7 @@ class FixedPointNetwork:
     Parameters
     ----------
     layers : tuple
-        As :attr:`sketchlearn.networks.FrozenNetwork.layers` gives them.
+        As :attr:`sketchlearn.networks.forward.FrozenNetwork.layers` gives them.
 
     Examples
     --------

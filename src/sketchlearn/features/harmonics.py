@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.waves import (
     VALUE_BITS,
     AbstractWaveFeatures,
@@ -22,7 +23,6 @@ from sketchlearn.features.waves import (
     random_waves,
     wave_norm,
 )
-from sketchlearn.scaling import Scaling
 
 __all__ = ["HarmonicFeatures"]
 

@@ -15,8 +15,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.draws import hash_keys
-from sketchlearn.exact import Int128Array
+from sketchlearn.arithmetic.draws import hash_keys
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_in_range,
@@ -24,7 +25,6 @@ from sketchlearn.features.base import (
     sum_features,
 )
 from sketchlearn.features.lattice import RowLattice
-from sketchlearn.products import WholeMatrix
 
 __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 

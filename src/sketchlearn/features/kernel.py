@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.elementary import ceil_log2, exp, floor_log2
+from sketchlearn.arithmetic.elementary import ceil_log2, exp, floor_log2
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_bound,
@@ -22,6 +23,7 @@ from sketchlearn.features.base import (
     sum_features,
 )
 from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.waves import (
     VALUE_BITS,
     AbstractWaveFeatures,
@@ -30,8 +32,6 @@ from sketchlearn.features.waves import (
     require_pairs,
     wave_norm,
 )
-from sketchlearn.products import WholeMatrix
-from sketchlearn.scaling import Scaling
 
 __all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures"]
 

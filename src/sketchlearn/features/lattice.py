@@ -15,9 +15,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.arithmetic.products import LIMIT, largest_magnitude
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.products import LIMIT, largest_magnitude
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
 
 __all__ = ["RowLattice"]
 

@@ -14,11 +14,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.elementary import ceil_log2
-from sketchlearn.exact import Int128Array
-from sketchlearn.features.base import BLOCK_ROWS, CACHED, row_blocks
-from sketchlearn.features.lattice import RowLattice
-from sketchlearn.products import (
+from sketchlearn.arithmetic.elementary import ceil_log2
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import (
     LIMIT,
     Parts,
     WholeMatrix,
@@ -26,6 +24,8 @@ from sketchlearn.products import (
     gram,
     largest_magnitude,
 )
+from sketchlearn.features.base import BLOCK_ROWS, CACHED, row_blocks
+from sketchlearn.features.lattice import RowLattice
 
 __all__ = ["PartSum", "add_moments"]
 

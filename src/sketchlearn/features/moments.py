@@ -19,18 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.draws import Draws
-from sketchlearn.elementary import ceil_log2
-from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
-from sketchlearn.features.base import (
-    AbstractFeatureMap,
-    require_positive_int,
-    row_blocks,
-)
-from sketchlearn.features.lattice import RowLattice
-from sketchlearn.features.moment_sums import PartSum, add_moments
-from sketchlearn.products import (
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.arithmetic.elementary import ceil_log2
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import (
     LIMIT,
     WholeMatrix,
     column_sums,
@@ -38,7 +30,15 @@ from sketchlearn.products import (
     largest_magnitude,
     squares,
 )
-from sketchlearn.scaling import Scaling
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.base import (
+    AbstractFeatureMap,
+    require_positive_int,
+    row_blocks,
+)
+from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.moment_sums import PartSum, add_moments
+from sketchlearn.features.scaling import Scaling
 
 __all__ = [
     "FINE_BITS",

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_bound,
@@ -27,9 +27,9 @@ from sketchlearn.features.base import (
 )
 from sketchlearn.features.fixed_point import FixedPointNetwork
 from sketchlearn.features.lattice import RowLattice
-from sketchlearn.networks import FrozenNetwork, NetworkSpec, spec_from_dict
-from sketchlearn.scaling import Origin, Scaling
-from sketchlearn.weights import packaged_weights, tensors_digest
+from sketchlearn.features.scaling import Origin, Scaling
+from sketchlearn.files.weights import packaged_weights, tensors_digest
+from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, spec_from_dict
 
 __all__ = [
     "FEATURE_PREFIX",
@@ -81,8 +81,8 @@ class NetworkFeatures(AbstractFeatureMap):
     network : NetworkSpec or mapping
         The network :math:`f_\omega`, or the fields of its spec.
     stored : mapping of arrays, optional
-        Its tensors, as :func:`~sketchlearn.networks.initial_tensors` gives them. May be
-        left out for weights that come with the package.
+        Its tensors, as :func:`~sketchlearn.networks.forward.initial_tensors` gives
+        them. May be left out for weights that come with the package.
     inputs : {"rows", "outer"}
         What goes into the network: the row, or the lower triangle of its products,
         ordered row by row (paper, compressive PCA).
@@ -95,8 +95,8 @@ class NetworkFeatures(AbstractFeatureMap):
     model : ModelReference or mapping, optional
         The weights of the package these are.
     digest : str
-        What :func:`~sketchlearn.weights.tensors_digest` must give for the tensors;
-        checked unless empty.
+        What :func:`~sketchlearn.files.weights.tensors_digest` must give for the
+        tensors; checked unless empty.
     scaling : Scaling, optional
         Applied to rows first.
 
@@ -110,7 +110,7 @@ class NetworkFeatures(AbstractFeatureMap):
 
     Examples
     --------
-    >>> from sketchlearn.networks import initial_tensors
+    >>> from sketchlearn.networks.forward import initial_tensors
     >>> spec = NetworkSpec(3, 4, head="tanh")
     >>> phi = NetworkFeatures(spec, initial_tensors(spec, seed=0))
     >>> phi(np.zeros((2, 3))).shape, phi.norm_bound

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.draws import Draws
-from sketchlearn.elementary import ceil_log2
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.arithmetic.elementary import ceil_log2
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_bound,
@@ -25,8 +26,7 @@ from sketchlearn.features.base import (
     sum_features,
 )
 from sketchlearn.features.lattice import RowLattice
-from sketchlearn.products import WholeMatrix
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
 
 __all__ = ["QuadraticFeatures", "QuadraticLaw"]
 

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.draws import Draws
-from sketchlearn.elementary import TURN, ceil_log2, sequential_sum
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.arithmetic.elementary import TURN, ceil_log2, sequential_sum
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix, largest_magnitude
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap, row_blocks
 from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.features.waves import (
     VALUE_BITS,
     AbstractWaveFeatures,
@@ -28,8 +30,6 @@ from sketchlearn.features.waves import (
     require_pairs,
     wave_norm,
 )
-from sketchlearn.products import WholeMatrix, largest_magnitude
-from sketchlearn.scaling import Origin, Scaling
 
 __all__ = ["FARTHEST", "CellFeatures", "SubspaceFourierFeatures"]
 

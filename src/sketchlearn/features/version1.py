@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.exact import FEATURE_BITS, frac_bits_for
+from sketchlearn.arithmetic.exact import FEATURE_BITS, frac_bits_for
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures

@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.draws import Draws
-from sketchlearn.elementary import (
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.arithmetic.elementary import (
     TURN,
     ceil_log2,
     cosine_table,
     floor_log2,
     log,
 )
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.exact import Int128Array
 from sketchlearn.features.base import (
     CACHED,
     AbstractFeatureMap,
@@ -36,8 +37,7 @@ from sketchlearn.features.base import (
     row_blocks,
 )
 from sketchlearn.features.lattice import RowLattice
-from sketchlearn.products import WholeMatrix
-from sketchlearn.scaling import Scaling
+from sketchlearn.features.scaling import Scaling
 
 __all__ = [
     "VALUE_BITS",

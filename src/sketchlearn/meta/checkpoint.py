@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from sketchlearn.durable import open_regular, write_file
 from sketchlearn.errors import SketchFileError
+from sketchlearn.files.durable import open_regular, write_file
 from sketchlearn.meta.backend import torch
 
 __all__ = [

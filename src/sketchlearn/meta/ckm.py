@@ -1,8 +1,9 @@
 r"""Iterative CKM as it is trained: through its descent, on batches of datasets.
 
-This is the torch twin of :class:`~sketchlearn.decoders.iterative_ckm.IterativeCKM`:
-the same formulas, numbers and names. Datasets of fewer features than others of their
-batch are padded with zeros, and gradients flow through the last steps.
+This is the torch twin of
+:class:`~sketchlearn.decoders.clusters.iterative_ckm.IterativeCKM`: the same formulas,
+numbers and names. Datasets of fewer features than others of their batch are padded with
+zeros, and gradients flow through the last steps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, final
 
-from sketchlearn.decoders.ckm_descent import (
+from sketchlearn.decoders.clusters.ckm_descent import (
     FRAME_BLUR,
     FRAME_RATE,
     FRAME_SPREAD,
@@ -20,12 +21,16 @@ from sketchlearn.decoders.ckm_descent import (
     MAX_LOG,
     CKMSpec,
 )
-from sketchlearn.decoders.iterative_ckm import AXES_SHARE, MAX_RATE, IterativeCKM
+from sketchlearn.decoders.clusters.iterative_ckm import (
+    AXES_SHARE,
+    MAX_RATE,
+    IterativeCKM,
+)
+from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.descent import descend
 from sketchlearn.meta.differentiable import activate
 from sketchlearn.meta.networks import export_tensors, import_tensors
-from sketchlearn.weights import Weights
 
 __all__ = ["TensorFit", "TensorObjective", "TrainableCKM", "damp", "fit_frame"]
 

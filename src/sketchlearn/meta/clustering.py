@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from typing_extensions import override
 
-from sketchlearn.decoders.ckm_descent import DAMPED, CKMSpec
-from sketchlearn.decoders.descent import InnerOptimiser
-from sketchlearn.decoders.iterative_ckm import MAX_PADDED, draw_units
+from sketchlearn.decoders.clusters.ckm_descent import DAMPED, CKMSpec
+from sketchlearn.decoders.clusters.descent import InnerOptimiser
+from sketchlearn.decoders.clusters.iterative_ckm import MAX_PADDED, draw_units
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.activation import Activation
 from sketchlearn.meta.backend import Tensor, nn, torch
@@ -33,7 +33,7 @@ from sketchlearn.meta.differentiable import activate
 from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem
-from sketchlearn.networks import spec_from_dict
+from sketchlearn.networks.forward import spec_from_dict
 
 __all__ = [
     "ClusteringConfig",

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, final, get_args
 
-from sketchlearn.durable import open_regular
 from sketchlearn.errors import ConfigError
+from sketchlearn.files.durable import open_regular
 
 __all__ = [
     "DataConfig",

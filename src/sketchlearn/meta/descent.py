@@ -1,7 +1,8 @@
 r"""Unrolled descent that can be differentiated through, and losses of its outcome.
 
-The steps are those of :mod:`sketchlearn.decoders.descent`; here they are functions of
-tensors that have gradients themselves, by the rate, the start and the objective.
+The steps are those of :mod:`sketchlearn.decoders.clusters.descent`; here they are
+functions of tensors that have gradients themselves, by the rate, the start and the
+objective.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from sketchlearn.decoders.descent import (
+from sketchlearn.decoders.clusters.descent import (
     InnerOptimiser,
     Schedule,
     adam,

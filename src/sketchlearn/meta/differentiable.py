@@ -2,7 +2,7 @@
 
 A sketch is made by the map itself, in its own exact arithmetic; these are the same
 formulas on tensors of any floating type and any number of leading axes. Decoders that
-only need a slope have it without torch (:mod:`sketchlearn.decoders.pullback`).
+only need a slope have it without torch (:mod:`sketchlearn.decoders.clusters.pullback`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.meta.backend import Tensor, torch
-from sketchlearn.scaling import Scaling
 
 __all__ = ["TensorMap", "activate", "differentiable", "lower_products"]
 

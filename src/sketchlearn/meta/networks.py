@@ -1,4 +1,4 @@
-"""Networks that can be trained: the torch twins of :mod:`sketchlearn.networks`.
+"""Networks that can be trained: the torch twins of :mod:`sketchlearn.networks.forward`.
 
 They have the same spec, the same names of tensors and the same first weights; what
 was trained is frozen for use, and what was frozen can be trained on.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.networks import (
+from sketchlearn.networks.forward import (
     NORM_EPS,
     FrozenNetwork,
     NetworkSpec,
@@ -51,15 +51,15 @@ class ResidualBlock(nn.Module):
 
 @final
 class Network(nn.Module):
-    """A network as :class:`~sketchlearn.networks.NetworkSpec` describes it.
+    """A network as :class:`~sketchlearn.networks.forward.NetworkSpec` describes it.
 
     Parameters
     ----------
     spec : NetworkSpec
         What to build.
     tensors : mapping of arrays
-        Weights to start from, as
-        :func:`~sketchlearn.networks.initial_tensors` or a frozen network has them.
+        Weights to start from, as :func:`~sketchlearn.networks.forward.initial_tensors`
+        or a frozen network has them.
     """
 
     def __init__(self, spec: NetworkSpec, tensors: Mapping[str, NDArray[Any]]) -> None:

@@ -7,8 +7,8 @@ ordinary generator. Real noise comes from :func:`sketchlearn.release` only.
 
 from __future__ import annotations
 
-from sketchlearn.mechanisms import gaussian_sigma
 from sketchlearn.meta.backend import torch
+from sketchlearn.privacy.mechanisms import gaussian_sigma
 
 __all__ = ["simulate_release_noise"]
 

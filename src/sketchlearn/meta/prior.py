@@ -1,7 +1,8 @@
 """The learned prior as it is trained, on batches of datasets.
 
-This is the torch twin of :class:`~sketchlearn.decoders.equivariant.FrozenPrior`: the
-same formula, tensors and names.
+This is the torch twin of
+:class:`~sketchlearn.decoders.moments.equivariant.FrozenPrior`: the same formula,
+tensors and names.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Self, final
 
 from typing_extensions import override
 
-from sketchlearn.decoders.equivariant import (
+from sketchlearn.decoders.moments.equivariant import (
     N_PAIRS,
     N_SCALARS,
     QUERY_ROWS,
@@ -20,16 +21,16 @@ from sketchlearn.decoders.equivariant import (
     FrozenPrior,
     PriorSpec,
 )
+from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.networks import export_tensors, import_tensors
-from sketchlearn.weights import Weights
 
 __all__ = ["PriorNetwork", "complete_correlation"]
 
 
 @final
 class PriorNetwork(nn.Module):
-    """The formula of :class:`~sketchlearn.decoders.equivariant.FrozenPrior`.
+    """The formula of :class:`~sketchlearn.decoders.moments.equivariant.FrozenPrior`.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def complete_correlation(
     ----------
     omega, seen : tensors of shape (b, d, n_columns)
     diagonal, loadings : tensors of shape (b, d) and (b, d, rank)
-        As in :func:`sketchlearn.decoders.equivariant.complete_correlation`.
+        As in :func:`sketchlearn.decoders.moments.equivariant.complete_correlation`.
 
     Returns
     -------

@@ -3,7 +3,7 @@ r"""Learning to decode second moments, without ever drawing a row.
 The sketch of quadratic features is a function of :math:`R = E[xx^\top]` alone, so the
 correlations of every dataset are computed once, and an episode is a random choice of
 features: a sub-matrix. Two problems share this: the paper's Sketch-Query Network, and
-the equivariant prior of :mod:`sketchlearn.decoders.equivariant`.
+the equivariant prior of :mod:`sketchlearn.decoders.moments.equivariant`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.low_rank import symmetric_matrix
+from sketchlearn.decoders.moments.low_rank import symmetric_matrix
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch

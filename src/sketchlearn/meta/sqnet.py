@@ -16,11 +16,11 @@ from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.network import FEATURE_PREFIX
+from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.differentiable import lower_products
 from sketchlearn.meta.networks import Network
 from sketchlearn.sqnet import DECODER_PREFIX, SQNet, SQNetSpec
-from sketchlearn.weights import Weights
 
 __all__ = ["TrainableSQNet"]
 

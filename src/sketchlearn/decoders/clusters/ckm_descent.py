@@ -1,0 +1,207 @@
+r"""The descent of Iterative CKM: which clusters have the sketch that was seen.
+
+A cluster is a Gaussian or a point; its features are those of linear units,
+:math:`\varphi(x) = \sigma(W^\top x)`. Where W comes from is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.decoders.clusters.descent import InnerOptimiser, descend
+from sketchlearn.decoders.clusters.pullback import activate
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.activation import Activation
+
+__all__ = [
+    "DAMPED",
+    "Atoms",
+    "CKMFit",
+    "CKMObjective",
+    "CKMSpec",
+    "damp",
+    "fit_frame",
+]
+
+Array: TypeAlias = NDArray[np.float64]
+Atoms = Literal["gaussian", "point"]
+
+DAMPED: tuple[Activation, ...] = ("fourier", "cos", "sin")
+"""Activations whose mean over a Gaussian is a factor times the value at its centre."""
+
+FRAME_RATE, FRAME_SPREAD, FRAME_BLUR = 0.1, 0.4, 0.5
+"""Of the fit of one Gaussian to all rows: rate, first spread, and blur."""
+
+LEAST_SPREAD = 1e-3
+"""Least spread of that Gaussian."""
+
+MAX_LOG = 5.0
+"""Largest logarithm of a cluster's spread over that of all rows, either way."""
+
+
+@final
+@dataclass(frozen=True)
+class CKMSpec:
+    """What is fixed when Iterative CKM is trained by gradients."""
+
+    activation: Activation = "fourier"
+    """σ."""
+
+    optimiser: InnerOptimiser = "adam"
+    """What a step is."""
+
+    n_steps: int = 200
+    """Number of steps."""
+
+    sketch_size: int = 0
+    """0 learns a law of W, for any sizes. Another size learns W itself, as the paper
+    does, for that size and up to 196 features: fewer are padded with zeros."""
+
+    atoms: Atoms = "gaussian"
+    """What a cluster is: a Gaussian, all with the same variances, found in the descent;
+    or a point, as in the paper."""
+
+    def __post_init__(self) -> None:
+        if self.atoms == "gaussian" and self.activation not in DAMPED:
+            raise FeatureMapError(
+                f"Gaussian atoms need one of the activations {', '.join(DAMPED)}; got "
+                f"{self.activation!r}. Set atoms='point'."
+            )
+
+    def n_units(self, sketch_size: int) -> int:
+        """Columns of W for a sketch size."""
+        return sketch_size // 2 if self.activation == "fourier" else sketch_size
+
+
+class CKMFit(NamedTuple):
+    """Where a descent ended, in the scaled units of the rows."""
+
+    centroids: Array
+    """Shape (..., k, d), brought back into [-1, 1]."""
+
+    variances: Array
+    """Common to all clusters, shape (..., d); zero for points."""
+
+    misfit: Array
+    """Squared distance of the sketches, shape (...)."""
+
+    objective: Array
+    """What was lowered: the misfit and the pull, shape (...)."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CKMObjective:
+    """What is lowered, of one array: the rows u, then a row of log sqrt(v) / τ."""
+
+    spec: CKMSpec
+    target: Array  # (size,)
+    matrix: Array  # (d, n_units)
+    centre: Array  # μ, (1, d)
+    unit: Array  # τ, (1, d)
+    pull: float
+    blur: float = 0.0  # standard deviation of noise that all rows are taken to have
+
+    def fit_at(self, point: Array) -> CKMFit:
+        """The clusters of a point (..., k + 1, d), and how well they fit."""
+        centroids, variances = self._clusters(point)
+        centroids = np.nan_to_num(centroids, nan=0.0).clip(-1, 1)
+        values, _ = activate(centroids @ self.matrix, self.spec.activation)
+        features = values.mean(axis=-2) * self._damping(variances)
+        away = (features - self.target) * self._fog
+        misfit: Array = np.vecdot(away, away)
+        objective = misfit + self.pull * np.square(point[..., :-1, :]).sum((-2, -1))
+        return CKMFit(centroids, variances[..., 0, :], misfit, objective)
+
+    def slope(self, point: Array) -> Array:
+        """Gradient of the objective, of the shape of the point."""
+        rows, logs = point[..., :-1, :], point[..., -1:, :]
+        centroids, variances = self._clusters(point)
+        values, pull = activate(centroids @ self.matrix, self.spec.activation)
+        means, damping = values.mean(axis=-2), self._damping(variances)
+        by = 2 * (means * damping - self.target) * self._fog**2  # (..., size)
+        share = (by * damping / rows.shape[-2])[..., None, :]
+        result = np.zeros_like(point)
+        result[..., :-1, :] = self.unit * (pull(share) @ self.matrix.T)
+        result[..., :-1, :] += 2 * self.pull * rows
+        if self.spec.atoms == "gaussian":
+            n_units = self.matrix.shape[1]
+            by_unit = (by * means * damping).reshape(*by.shape[:-1], -1, n_units)
+            by_variance = -0.5 * by_unit.sum(axis=-2, keepdims=True) @ self._squares.T
+            inside = np.abs(logs) <= MAX_LOG
+            result[..., -1:, :] = 2 * variances * by_variance * inside
+        return result
+
+    def _clusters(self, point: Array) -> tuple[Array, Array]:
+        centroids = self.centre + self.unit * point[..., :-1, :]
+        logs = point[..., -1:, :]
+        if self.spec.atoms == "point":
+            return centroids, np.zeros_like(logs)
+        # So far that nothing overflows; no cluster is that much wider than all rows.
+        return centroids, np.square(self.unit * np.exp(logs.clip(-MAX_LOG, MAX_LOG)))
+
+    def _damping(self, variances: Array) -> Array:
+        """What clusters of some width do to every feature, (..., size)."""
+        is_point = self.spec.atoms == "point"
+        return np.ones_like(self.target) if is_point else self._by_unit(variances)
+
+    def _by_unit(self, variances: Array) -> Array:
+        """Damping of every feature, (..., size)."""
+        factors = damp(variances[..., 0, :], self._squares)
+        n_copies = self.target.shape[-1] // factors.shape[-1]
+        return np.concatenate([factors] * n_copies, axis=-1)
+
+    @cached_property
+    def _squares(self) -> Array:
+        return np.square(self.matrix)
+
+    @cached_property
+    def _fog(self) -> Array | float:
+        """How much the blur damps every feature."""
+        noise = np.full_like(self.unit, self.blur**2)
+        return self._by_unit(noise) if self.blur else 1.0
+
+
+def fit_frame(spec: CKMSpec, target: Array, matrix: Array) -> tuple[Array, Array]:
+    """Centre and spread of all rows, both (1, d): one Gaussian fitted to them.
+
+    Rows are blurred for it, or the fit could end at one of several clusters.
+    """
+    nothing, one = np.zeros((1, len(matrix))), np.ones((1, len(matrix)))
+    if spec.atoms == "point":
+        return nothing, one
+    unit = FRAME_SPREAD * one
+    objective = CKMObjective(
+        spec, target, matrix, nothing, unit, pull=0.0, blur=FRAME_BLUR
+    )
+    point = descend(
+        objective.slope,
+        np.concatenate([nothing, nothing]),
+        rate=FRAME_RATE,
+        n_steps=spec.n_steps // 2,
+        schedule="cosine",
+    )
+    centre, logs = unit * point[:1], point[1:]
+    return centre, (unit * np.exp(logs)).clip(LEAST_SPREAD, 1.0)
+
+
+def damp(variances: Array, squares: Array) -> Array:
+    r"""How much variances (..., d) shrink the means of units, (..., n_units).
+
+    ``squares`` are those of W, of shape (d, n_units).
+
+    For a Gaussian, :math:`E \cos w^\top x = e^{-\frac12 w^\top \mathrm{diag}(v)\,w}
+    \cos w^\top \mu`, and likewise for the sine.
+
+    Examples
+    --------
+    >>> damp(np.array([2.0]), np.array([[1.0, 0.0]])).round(6).tolist()
+    [0.367879, 1.0]
+    """
+    factors: Array = np.exp(-0.5 * variances @ squares)
+    return factors

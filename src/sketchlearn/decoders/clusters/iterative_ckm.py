@@ -1,0 +1,314 @@
+r"""Iterative CKM as one model: a learned law of linear units and its descent.
+
+What is learned is how to draw the matrix W of :math:`\varphi(x) = \sigma(W^\top x)` (or
+W itself, as the paper does) and how to descend. The steps themselves are those of
+:mod:`sketchlearn.decoders.clusters.descent`; how the numbers are learned is not known
+here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Self, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.clusters.atoms import Clusters
+from sketchlearn.decoders.clusters.ckm_descent import (
+    CKMFit,
+    CKMObjective,
+    CKMSpec,
+    damp,
+    fit_frame,
+)
+from sketchlearn.decoders.clusters.descent import descend
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.files.weights import Weights
+from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["MAX_PADDED", "CKMDecoder", "IterativeCKM", "draw_units"]
+
+MAX_PADDED = 196
+"""Features that rows of the paper's form are padded to."""
+
+MAX_RATE = 0.5
+"""Largest size of a step."""
+
+AXES_SHARE = 0.8
+"""Most units that are axes, as a share of all."""
+
+Array: TypeAlias = NDArray[np.float64]
+
+_START = {
+    "radius": 1.0,
+    "by_features": -0.12,
+    "by_size": 0.27,
+    "spread": -0.8,
+    "axis": 0.0,
+    "rate": -2.5,
+    "initial_std": -1.7,
+    "atom": -0.1,
+    "pull": 0.3,
+    "pull_by_features": 0.7,
+    "pull_by_size": 0.8,
+}
+_NUMBERS, _WEIGHT = "numbers.", "weight"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class IterativeCKM:
+    r"""A learned law of linear units with the descent that goes with it.
+
+    The first units are the axes, as far as four fifths of all go, with one learned
+    radius: they know means and variances. Another is a random direction times
+
+    .. math:: R = \exp\big(r + a \log\tfrac{d}{32} + b \log\tfrac{m}{512} + s\,q\big)
+
+    with q standard normal, so that a few learned numbers serve any number d of
+    features, any sketch size m and any k.
+
+    Decoding first fits one Gaussian :math:`\mathcal N(\mu, \mathrm{diag}\,\tau^2)` to
+    the sketch, then descends in centroids :math:`\theta_l = \mu + \tau u_l` and common
+    variances v, from random u of a learned spread, on
+
+    .. math::
+        \Big\lVert e^{-\frac12 (W \circ W)^\top v}\,\frac1k \sum_l \varphi(\theta_l)
+        - z \Big\rVert^2 + \frac{\lambda}{kd} \sum_l \lVert u_l \rVert^2 ,
+
+    where :math:`\lambda` is a law of d and m like R, times the variance that features
+    have under the one Gaussian, on average over them: rows of small spread are pulled
+    as little as they move the sketch. With ``atoms="point"``, v and :math:`\mu` are
+    zero and :math:`\tau` is one: the paper's objective with a pull.
+
+    Parameters
+    ----------
+    spec : CKMSpec
+        Activation, atoms, optimiser and number of steps.
+    tensors : mapping of arrays
+        The learned numbers, and W for the paper's form, as in a weights file. Kept as
+        read-only float32 copies.
+
+    References
+    ----------
+    Paper, section 4.2 (Iterative CKM) and eqs. kmeans-iter and comp-kmeans2.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> model = IterativeCKM.initial(CKMSpec())
+    >>> phi = model.feature_map(2, 80, seed=0)
+    >>> sketch = sl.sketch_rows([[0.2, 0.1], [0.8, 0.5]], phi)
+    >>> found = model.decoder(2).decode(sketch).params.centres
+    >>> sorted(found.round(1).tolist())
+    [[0.2, 0.1], [0.8, 0.5]]
+    """
+
+    spec: CKMSpec
+    tensors: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        shapes: dict[str, tuple[int, ...]] = {_NUMBERS + name: () for name in _START}
+        if self.spec.sketch_size:
+            n_units = self.spec.n_units(self.spec.sketch_size)
+            shapes[_WEIGHT] = (MAX_PADDED, n_units)
+        object.__setattr__(self, "tensors", frozen_tensors(self.tensors, shapes))
+
+    @classmethod
+    def initial(cls, spec: CKMSpec, seed: int = 0) -> Self:
+        """A model to train from; the seed is that of W, for the paper's form."""
+        tensors = {_NUMBERS + name: np.array(start) for name, start in _START.items()}
+        if spec.sketch_size:
+            tensors[_WEIGHT] = _first_weight(spec, np.random.default_rng(seed))
+        return cls(spec, tensors)
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """The learned numbers by name."""
+        return {name: float(self.tensors[_NUMBERS + name]) for name in _START}
+
+    def matrix(
+        self, directions: NDArray[np.float32], positions: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """W, shape (n_features, n_units), from what :func:`draw_units` drew."""
+        d, n_units = directions.shape
+        if self.spec.sketch_size:
+            return self.tensors[_WEIGHT][:d]
+        law = self.numbers
+        radii = np.exp(math.exp(law["spread"]) * positions.astype(np.float64))
+        common = self._by_sizes("radius", n_units, d)
+        matrix = directions.astype(np.float64) * radii * common
+        n_axes = min(d, int(AXES_SHARE * n_units))
+        matrix[:, :n_axes] = math.exp(law["axis"]) * np.eye(d, n_axes)
+        return matrix.astype(np.float32)
+
+    def fit(self, target: Array, matrix: Array, start: Array) -> CKMFit:
+        """Descend for a sketch (size,) from ``start``, unit noise (..., k, d)."""
+        spec, numbers = self.spec, self.numbers
+        k, d = start.shape[-2:]
+        centre, unit = fit_frame(spec, target, matrix)
+        damping = damp(unit[0] ** 2, np.square(matrix))
+        scatter = 1 - float(np.square(damping).mean())
+        pull = scatter * self._by_sizes("pull", matrix.shape[1], d) / (k * d)
+        objective = CKMObjective(spec, target, matrix, centre, unit, pull)
+        spread = np.full_like(start[..., :1, :], numbers["atom"])
+        point = descend(
+            objective.slope,
+            np.concatenate([math.exp(numbers["initial_std"]) * start, spread], axis=-2),
+            rate=min(math.exp(numbers["rate"]), MAX_RATE),
+            n_steps=spec.n_steps,
+            optimiser=spec.optimiser,
+            schedule="cosine",
+        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            return objective.fit_at(point)
+
+    def feature_map(
+        self,
+        n_features: int,
+        sketch_size: int,
+        seed: int = 0,
+        *,
+        scaling: Scaling | None = None,
+    ) -> ActivationFeatures:
+        """The map to sketch with; same seed, same map.
+
+        ``scaling`` brings rows into [-1, 1], by default from features in [0, 1].
+        """
+        self._require_sizes(n_features, sketch_size)
+        scaling = scaling or Scaling.from_bounds(0.0, 1.0, n_features=n_features)
+        rng, n_units = np.random.default_rng(seed), self.spec.n_units(sketch_size)
+        drawn = draw_units(n_features, n_units, rng)
+        return ActivationFeatures(
+            self.matrix(*drawn), activation=self.spec.activation, scaling=scaling
+        )
+
+    def decoder(
+        self, n_clusters: int, *, n_starts: int = 8, seed: int = 0
+    ) -> CKMDecoder:
+        """The decoder for sketches of :meth:`feature_map`."""
+        return CKMDecoder(self, n_clusters, n_starts=n_starts, seed=seed)
+
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
+        """Spec, tensors and model card as one value, to be saved."""
+        return Weights("iterative-ckm", asdict(self.spec), self.tensors, card or {})
+
+    @classmethod
+    def from_weights(cls, weights: Weights) -> Self:
+        """The model that weights of kind ``"iterative-ckm"`` belong to."""
+        return cls(spec_from_dict(CKMSpec, weights.spec), weights.tensors)
+
+    def _by_sizes(self, name: str, n_units: int, n_features: int) -> float:
+        """A positive number that depends on the sizes: the radius or the pull."""
+        prefix = "" if name == "radius" else f"{name}_"
+        law = self.numbers
+        size = n_units * (2 if self.spec.activation == "fourier" else 1)
+        by_size = law[f"{prefix}by_size"] * math.log(size / 512)
+        by_features = law[f"{prefix}by_features"] * math.log(n_features / 32)
+        return math.exp(law[name] + by_size + by_features)
+
+    def _require_sizes(self, n_features: int, sketch_size: int) -> None:
+        require_positive_int("n_features", n_features)
+        size = self.spec.sketch_size
+        if size and (n_features > MAX_PADDED or sketch_size != size):
+            raise FeatureMapError(
+                f"this model sketches up to {MAX_PADDED} features into {size} numbers; "
+                f"got n_features={n_features} and sketch_size={sketch_size}."
+            )
+        if (
+            require_positive_int("sketch_size", sketch_size) % 2
+            and self.spec.activation == "fourier"
+        ):
+            raise FeatureMapError(
+                f"sketch_size must be even (cosine and sine pairs); got {sketch_size}."
+            )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CKMDecoder(AbstractDecoder[Clusters]):
+    """Clusters of equal weight by the descent of an :class:`IterativeCKM`.
+
+    Parameters
+    ----------
+    model : IterativeCKM
+        Whose :meth:`~IterativeCKM.feature_map` made the sketch.
+    n_clusters : int
+        k.
+    n_starts : int
+        Random starts, run side by side; the one of least objective is kept.
+    seed : int
+        Same seed, same result.
+    """
+
+    model: IterativeCKM
+    n_clusters: int
+    n_starts: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("n_clusters", "n_starts"):
+            require_positive_int(name, getattr(self, name))
+
+    @override
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Clusters]:
+        units, spec = _require_units(sketch.feature_map, self.model), self.model.spec
+        d, k = units.n_features, self.n_clusters
+        rng = np.random.default_rng(self.seed)
+        noise = rng.standard_normal((self.n_starts, k, d), np.float32)
+        fit = self.model.fit(
+            sketch.mean, units.matrix.astype(np.float64), noise.astype(np.float64)
+        )
+        best = int(np.nan_to_num(fit.objective, nan=np.inf).argmin())
+        scaling = units.scaling or Scaling.identity(d)
+        centres = fit.centroids[best] / scaling.factor + scaling.shift
+        variances = fit.variances[best] / scaling.factor**2
+        params = Clusters(centres, np.full(k, 1 / k), np.tile(variances, (k, 1)))
+        size = max(float(np.linalg.norm(sketch.mean)), 1e-30)
+        residual = float(np.sqrt(fit.misfit[best])) / size
+        is_finite = bool(np.isfinite(fit.objective[best]))
+        return Decoding(params, residual, n_iter=spec.n_steps, converged=is_finite)
+
+
+def draw_units(
+    n_features: int, n_units: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Unit vectors (n_features, n_units) and their normal places in a law (n_units)."""
+    directions = rng.standard_normal((n_features, n_units), np.float32)
+    directions /= np.linalg.norm(directions, axis=0)
+    return directions, rng.standard_normal(n_units, np.float32)
+
+
+def _first_weight(spec: CKMSpec, rng: np.random.Generator) -> Array:
+    """W to begin with: early features weigh more, so that narrow rows are seen."""
+    directions, positions = draw_units(MAX_PADDED, spec.n_units(spec.sketch_size), rng)
+    uneven = directions / np.sqrt(np.arange(1.0, MAX_PADDED + 1))[:, None]
+    spread = math.exp(_START["spread"]) * positions.astype(np.float64)
+    weight: Array = uneven / np.linalg.norm(uneven, axis=0)
+    return weight * np.exp(_START["radius"] + spread)
+
+
+def _require_units(
+    feature_map: AbstractFeatureMap, model: IterativeCKM
+) -> ActivationFeatures:
+    spec = model.spec
+    if (
+        isinstance(feature_map, ActivationFeatures)
+        and feature_map.activation == spec.activation
+    ):
+        return feature_map
+    raise FeatureMapError(
+        f"this decoder reads sketches of {spec.activation!r} units; got a map of kind "
+        f"{feature_map.kind!r}. Sketch with the model's feature_map()."
+    )

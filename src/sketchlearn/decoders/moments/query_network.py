@@ -1,0 +1,119 @@
+r"""The Query Network ψ_ω: a trained network reads the parameters off a sketch.
+
+.. math:: \hat\theta = \psi_\omega(z)
+
+It knows numbers in and numbers out; what the parameters mean is its user's concern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.moments.low_rank import symmetric_matrix
+from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
+from sketchlearn.features.network import network_digest
+from sketchlearn.networks.forward import FrozenNetwork
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["QueryNetwork"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
+    r"""A network applied to the pooled features.
+
+    Parameters
+    ----------
+    network : FrozenNetwork
+        From ``sketch_size`` numbers to the parameters.
+    shape : tuple of int, optional
+        Shape of the parameters; a vector by default.
+    symmetric : bool
+        Whether the outputs are the lower triangle of a symmetric matrix of this
+        ``shape``, row by row, as in the paper's :math:`\tanh(W z + b) =
+        \mathrm{vec}_{LT}(\hat R)`.
+    pooling : str
+        How the sketches it was trained on were pooled.
+    digest : str
+        Digest of the Sketch Network it was trained with: sketches of other maps are
+        refused. Empty for a network over features that are not learned.
+
+    Examples
+    --------
+    >>> from sketchlearn import FourierFeatures, sketch_rows
+    >>> from sketchlearn.networks.forward import NetworkSpec, initial_tensors
+    >>> spec = NetworkSpec(8, 6, head="tanh")
+    >>> network = FrozenNetwork(spec, initial_tensors(spec))
+    >>> decoder = QueryNetwork(network, shape=(3, 3), symmetric=True)
+    >>> sketch = sketch_rows(np.zeros((5, 2)), FourierFeatures(2, 8))
+    >>> decoder.decode(sketch).params.shape
+    (3, 3)
+    """
+
+    network: FrozenNetwork
+    shape: tuple[int, ...] = ()
+    symmetric: bool = False
+    pooling: str = "mean"
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        outputs = self.network.spec.n_outputs
+        shape = tuple(self.shape) or (outputs,)
+        object.__setattr__(self, "shape", shape)
+        numbers = prod(shape)
+        if self.symmetric:
+            square = len(shape) == 2 and shape[0] == shape[1]
+            numbers = shape[0] * (shape[0] + 1) // 2 if square else -1
+        if numbers != outputs:
+            what = "a symmetric matrix" if self.symmetric else "parameters"
+            raise FeatureMapError(
+                f"a network of {outputs} outputs does not fill {what} of shape "
+                f"{shape}. Give the shape the network was trained for."
+            )
+
+    @override
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[NDArray[np.float64]]:
+        self._require_trained_on(sketch)
+        pooled = sketch.pooled if isinstance(sketch, Sketch) else _clamped(sketch)
+        outputs = self.network(pooled)
+        if self.symmetric:
+            return Decoding(symmetric_matrix(outputs))
+        return Decoding(outputs.reshape(self.shape))
+
+    def _require_trained_on(self, sketch: Sketch | PrivateSketch) -> None:
+        """Refuse sketches whose numbers mean something else to this network."""
+        spec, size = sketch.features, self.network.spec.n_inputs
+        if spec.sketch_size != size:
+            raise FeatureMapMismatch(
+                f"this Query Network reads {size} numbers and the sketch has "
+                f"{spec.sketch_size}. Sketch with the feature map it was trained with."
+            )
+        if self.digest and network_digest(spec.description) != self.digest:
+            raise FeatureMapMismatch(
+                f"this Query Network was trained with Sketch Network "
+                f"{self.digest[:12]}.., and the sketch is of another map "
+                f"({spec.kind}). Sketch with the feature_map() of the same model."
+            )
+        pooling = sketch.pooling if isinstance(sketch, Sketch) else "mean"
+        if pooling != self.pooling:
+            raise PoolingError(
+                f"this Query Network was trained on sketches pooled by "
+                f"{self.pooling!r}, and this one is pooled by {pooling!r}. Sketch "
+                f"with pooling={self.pooling!r}."
+            )
+
+
+def _clamped(sketch: PrivateSketch) -> NDArray[np.float64]:
+    """The noisy mean, brought back into the public bounds of a mean."""
+    bound = sketch.features.value_bound
+    clamped: NDArray[np.float64] = np.clip(sketch.mean, -bound, bound)
+    return clamped

@@ -1,0 +1,184 @@
+r"""Linear regression from moments, and how much of it the noise of a release explains.
+
+From the covariances :math:`C` of the features and :math:`c` with a target,
+
+.. math::
+    w = (C + \mathrm{diag}(p))^{-1} c, \qquad
+    p = \alpha / N + \text{doubt} + \text{noise}.
+
+What a sketch did not see of C, and what noise may have taken from it, is a penalty. No
+covariance is believed that the variances rule out, and no coefficients are given that
+explain more variance than there is, so that any moments, however noisy, have finite
+ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.decoders.moments.covariance import AbstractCovariance
+from sketchlearn.decoders.moments.low_rank import DOUBT, Moments
+from sketchlearn.decoders.moments.noise_floor import spectral_edge
+from sketchlearn.errors import RowRangeError
+
+__all__ = ["Regression", "fit_regression"]
+
+NOISE_PENALTY = 0.5
+"""Variances to add to those of noisy features, in units of the edge of the noise."""
+
+_MOST_PENALTIES = 64
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Coefficients, and what is known of their worth.
+
+    Parameters
+    ----------
+    coef : array of shape (n_targets, d)
+    intercept : array of shape (n_targets,)
+    variance, explained, noise : arrays of shape (n_targets,)
+        Of each target: its variance, what the coefficients explain of it by the
+        moments they are from, and what of that they would explain of noise alone.
+    unseen : float
+        Typical eigenvalue of what the sketch did not see of the correlations of the
+        features; zero if it is exact.
+    """
+
+    coef: Array
+    intercept: Array
+    variance: Array
+    explained: Array
+    noise: Array
+    unseen: float
+
+
+def fit_regression(
+    moments: Moments,
+    features: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    *,
+    alpha: float,
+    fit_intercept: bool = True,
+) -> Regression:
+    """Ridge regression of some features on others.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of features and targets.
+    features, targets : arrays of ints
+        Which is which.
+    alpha : float
+        Penalty on the sum over rows.
+    fit_intercept : bool
+        Whether the plane may pass beside the origin.
+
+    Raises
+    ------
+    RowRangeError
+        If a coefficient is larger than a float can be.
+
+    Examples
+    --------
+    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> known = DenseCovariance(np.array([[1.0, 2.0], [2.0, 5.0]]))
+    >>> two = Moments(9.0, np.array([0.0, 3.0]), known, np.zeros(2), 2)
+    >>> line = fit_regression(two, np.array([0]), np.array([1]), alpha=0.0)
+    >>> line.coef.tolist(), line.intercept.tolist(), line.explained.tolist()
+    ([[2.0]], [3.0], [4.0])
+    """
+    second = moments.structure
+    if not fit_intercept:
+        second = second.plus_outer(moments.mean)
+    left, variance = second.of_features(features), second.variances[targets]
+    own, doubt = np.maximum(left.variances, 0.0), moments.doubt[features]
+    right = second.columns(targets)[features]
+    penalty = alpha / moments.count + doubt
+    if moments.noise is not None:
+        # No covariance exceeds the product of the standard deviations.
+        most = np.sqrt(own)[:, None] * np.sqrt(np.maximum(variance, 0.0))
+        right = np.clip(right, -most, most)
+        noise = moments.noise.of_features(features)
+        edge = spectral_edge(noise.std, len(features))
+        penalty = penalty + NOISE_PENALTY * edge * noise.unit**2
+    unseen = np.where(doubt > 0, own, 0.0) * 0.1
+    coef, penalty = _possible(left, right, variance, penalty, unseen)
+    intercept = np.zeros(len(targets))
+    if fit_intercept:
+        intercept = moments.mean[targets] - coef @ moments.mean[features]
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+        raise RowRangeError(
+            "a coefficient is larger than a float can be. Nothing was fitted. Bring "
+            "features and targets to units that are less far apart."
+        )
+    of_noise = [
+        _noise_explained(moments, features, target, row, left, penalty)
+        for target, row in zip(targets, coef, strict=True)
+    ]
+    explained = np.einsum("ij,ji->i", coef, right)
+    if doubt.any():  # covariances with targets of a compressed sketch keep their noise
+        explained = explained - of_noise
+    return Regression(
+        coef, intercept, variance, explained, np.array(of_noise), _unseen(doubt, own)
+    )
+
+
+def _possible(
+    left: AbstractCovariance,
+    right: Array,
+    variance: Array,
+    penalty: Array,
+    unseen: Array,
+) -> tuple[Array, Array]:
+    """Coefficients that explain no more variance than there is, and their penalty.
+
+    Where they do, the features are more alike than the sketch shows: penalise until
+    the promise is possible, or promise nothing.
+    """
+    coef = left.solve(right, penalty).T
+    if not unseen.any():
+        return coef, penalty
+    for _ in range(_MOST_PENALTIES):
+        if not (np.einsum("ij,ji->i", coef, right) > variance).any():
+            return coef, penalty
+        penalty, unseen = penalty + unseen, 2 * unseen
+        coef = left.solve(right, penalty).T
+    possible = np.einsum("ij,ji->i", coef, right) <= variance
+    return np.where(possible[:, None], coef, 0.0), penalty
+
+
+def _noise_explained(
+    moments: Moments,
+    features: NDArray[np.int64],
+    target: int,
+    coef: Array,
+    left: AbstractCovariance,
+    penalty: Array,
+) -> float:
+    if moments.noise is None:
+        return 0.0
+    own = moments.noise.of_features(np.array([target]))
+    explained = moments.noise.of_features(features).of_regression(
+        own,
+        moments.mean[np.append(features, target)],
+        coef,
+        partial(left.solve, penalty=penalty),
+    )
+    # The variance that there is to explain has noise as well.
+    return max(explained, float(own.of_variances(moments.mean[[target]])[0]))
+
+
+def _unseen(doubt: Array, own: Array) -> float:
+    doubted = (doubt > 0) & (own > 0)
+    if not doubted.any():
+        return 0.0
+    return float(np.median(doubt[doubted] / own[doubted])) / DOUBT

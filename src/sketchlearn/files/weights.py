@@ -1,0 +1,329 @@
+"""Weights: learned tensors with what they are for, in one file that runs no code.
+
+A file is the library's container (:mod:`sketchlearn.files.container`) with float32
+tensors, an architecture (``spec``) and a model card (``card``), both JSON. What the
+tensors compute is not known here. Some files come with the package, in its folder
+``models`` with an index of their checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from importlib.resources.abc import Traversable
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.errors import MissingFileError, SketchFileError, UnsavableError
+from sketchlearn.files.container import (
+    VERSION,
+    Contents,
+    body,
+    canonical_json,
+    damaged,
+    decode,
+    encode,
+    fail,
+    is_shallow,
+    parse_canonical,
+    require_fields,
+)
+from sketchlearn.files.durable import open_regular, write_file
+
+__all__ = [
+    "ModelInfo",
+    "Weights",
+    "find_model",
+    "load_weights",
+    "packaged_weights",
+    "read_index",
+    "save_weights",
+    "tensors_digest",
+]
+
+MAX_BYTES = 2**30
+"""Larger files are refused unless asked for."""
+
+MODELS: Traversable = importlib.resources.files("sketchlearn") / "models"
+"""Folder of the weights that come with the package."""
+
+INDEX = "models.json"
+
+_FIELDS = {
+    "format": "sketchlearn-weights",
+    "version": VERSION,
+    "kind": "[a-z][a-z0-9-]{0,39}",
+}
+_SPEC, _CARD = "spec.json", "card.json"  # as tensors: the header is too small for them
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Learned tensors, the architecture they belong to, and their model card.
+
+    Parameters
+    ----------
+    kind : str
+        What they are weights of, such as ``"sqnet"``.
+    spec : mapping
+        The architecture, as JSON values.
+    tensors : mapping of float32 arrays
+        By name; finite. Kept as read-only copies.
+    card : mapping
+        How they were made and how good they are, as JSON values.
+    model : str
+        Name under which they come with the package; empty for any other weights.
+
+    Examples
+    --------
+    >>> ones = np.ones((2, 3), np.float32)
+    >>> weights = Weights("sqnet", {"depth": 1}, {"w": ones}, {"seed": 0})
+    >>> weights.card["seed"], weights.tensors["w"].shape
+    (0, (2, 3))
+    """
+
+    kind: str
+    spec: Mapping[str, Any]
+    tensors: Mapping[str, NDArray[np.float32]]
+    card: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(_FIELDS["kind"], self.kind):
+            raise UnsavableError(
+                f"kind must be up to 40 small letters, digits and -; got {self.kind!r}."
+            )
+        frozen = {name: _frozen(name, a) for name, a in self.tensors.items()}
+        object.__setattr__(self, "tensors", frozen)
+        object.__setattr__(self, "spec", _plain("spec", self.spec))
+        object.__setattr__(self, "card", _plain("card", self.card))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file these weights make, as 64 hexadecimal digits."""
+        return hashlib.sha256(_encode(self)).hexdigest()
+
+
+@final
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the index knows of weights that come with the package.
+
+    Parameters
+    ----------
+    name, task, kind : str
+        What to call them, what they are for, and what they are weights of.
+    summary : str
+        One sentence.
+    file : str
+        Name of the file in the folder of models.
+    checksum : str
+        SHA-256 of the file.
+    size_bytes : int
+        Size of the file.
+    """
+
+    name: str
+    task: str
+    kind: str
+    summary: str
+    file: str
+    checksum: str
+    size_bytes: int
+
+
+def save_weights(weights: Weights, path: str | os.PathLike[str]) -> None:
+    """Write weights to a file, all of it or nothing.
+
+    Parameters
+    ----------
+    weights : Weights
+        What to save.
+    path : path
+        Where; an existing file is replaced, and only when the new one is on disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> weights = Weights("sqnet", {}, {"w": np.ones(3, np.float32)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_weights(weights, f"{folder}/w.safetensors")
+    ...     load_weights(f"{folder}/w.safetensors").digest == weights.digest
+    True
+    """
+    write_file(os.path.realpath(path), _encode(weights))
+
+
+def load_weights(
+    path: str | os.PathLike[str],
+    *,
+    checksum: str | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Weights:
+    """Read back what :func:`save_weights` wrote, or refuse the file.
+
+    Parameters
+    ----------
+    path : path
+        A regular file.
+    checksum : str, optional
+        SHA-256 the file must have, as ``sha256sum`` prints it. Without one, damage is
+        found and deceit is not.
+    max_bytes : int
+        Refuse larger files.
+    """
+    name = os.fspath(path)
+    with open_regular(name) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > max_bytes:
+            raise SketchFileError(
+                f"{name!r} is larger than max_bytes: {size} bytes, {max_bytes} allowed."
+            )
+        return _decode(stream.read(), repr(name), checksum)
+
+
+def tensors_digest(tensors: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 over names, shapes and values: equal for equal tensors only."""
+    header, payload = body(({}, dict(tensors)))
+    return hashlib.sha256(header + payload).hexdigest()
+
+
+def read_index() -> dict[str, ModelInfo]:
+    """Every model that comes with the package, by name."""
+    entries = json.loads((MODELS / INDEX).read_text("utf-8"))
+    return {name: ModelInfo(name=name, **entries[name]) for name in sorted(entries)}
+
+
+def find_model(name: str) -> ModelInfo:
+    """What the index knows of a model, or an error that lists the names it has."""
+    index = read_index()
+    if name not in index:
+        raise MissingFileError(
+            f"there is no model {name!r} in this release. It has: "
+            f"{', '.join(index) or 'none'}."
+        )
+    return index[name]
+
+
+def packaged_weights(name: str, *, checksum: str | None = None) -> Weights:
+    """Weights that come with the package; read once per process.
+
+    Parameters
+    ----------
+    name : str
+        As in the index.
+    checksum : str, optional
+        Refuse any other version of these weights.
+    """
+    info = find_model(name)
+    if checksum not in (None, info.checksum):
+        raise SketchFileError(
+            f"model {name!r} of this release has checksum {info.checksum[:12]}.., and "
+            f"{str(checksum)[:12]}.. is asked for. Install the release of sketchlearn "
+            "that has it."
+        )
+    return _read_packaged(info)
+
+
+@lru_cache(maxsize=16)
+def _read_packaged(info: ModelInfo) -> Weights:
+    file = MODELS / info.file
+    if not file.is_file():
+        raise MissingFileError(
+            f"the file {info.file!r} of model {info.name!r} is missing: the "
+            "installation is incomplete. Install sketchlearn again."
+        )
+    weights = _decode(file.read_bytes(), f"model {info.name!r}", info.checksum)
+    return replace(weights, model=info.name)
+
+
+def _encode(weights: Weights) -> bytes:
+    return encode(_pack(weights), None, "")
+
+
+def _pack(weights: Weights) -> Contents:
+    metadata = {**_FIELDS, "kind": weights.kind}
+    tensors: dict[str, NDArray[Any]] = {
+        **weights.tensors,
+        _SPEC: _text_tensor(weights.spec),
+        _CARD: _text_tensor(weights.card),
+    }
+    return metadata, tensors
+
+
+def _decode(data: bytes, where: str, checksum: str | None) -> Weights:
+    try:
+        found = hashlib.sha256(data).hexdigest()
+        if checksum is not None and found != checksum.lower():
+            fail(
+                f"is not the file that was asked for: its SHA-256 is {found[:12]}.., "
+                f"expected {checksum[:12]}... It was damaged or changed; get the "
+                "original file."
+            )
+        return _unpack(decode(io.BytesIO(data), len(data), None, len(data)))
+    except (SketchFileError, UnsavableError) as error:
+        raise SketchFileError(f"{where} {error}") from error.__cause__
+
+
+def _unpack(contents: Contents) -> Weights:
+    metadata, tensors = contents
+    if metadata["format"] != _FIELDS["format"]:
+        fail("holds a sketch or a map, not weights. Read it with sketchlearn.load.")
+    require_fields(metadata, _FIELDS)
+    learned = dict(tensors)
+    spec, card = (_parsed_tensor(name, learned) for name in (_SPEC, _CARD))
+    weights = Weights(metadata["kind"], spec, learned, card)
+    if body(_pack(weights)) != body(contents):
+        fail("is not written the way save_weights writes; get the original file.")
+    return weights
+
+
+def _text_tensor(value: Mapping[str, Any]) -> NDArray[np.uint8]:
+    return np.frombuffer(canonical_json(value).encode(), np.uint8)
+
+
+def _parsed_tensor(name: str, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    array = tensors.pop(name, np.zeros(0))
+    text = array.tobytes().decode("ascii", "replace")
+    if array.dtype != np.uint8:
+        raise damaged(name)
+    return parse_canonical(text, name)
+
+
+def _frozen(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
+    plain = re.fullmatch("[A-Za-z0-9_.]{1,128}", name) and name not in (_SPEC, _CARD)
+    if not plain:
+        raise UnsavableError(
+            f"a tensor is named by up to 128 letters, digits, _ and .; got {name!r}."
+        )
+    if array.dtype != np.float32 or not np.isfinite(array).all():
+        raise UnsavableError(
+            f"tensor {name!r} must hold finite float32 numbers; got {array.dtype}"
+            f"{'' if array.dtype != np.float32 else ' with infinities or NaN'}."
+        )
+    copy: NDArray[np.float32] = np.array(array + np.float32(0))  # -0.0 becomes 0.0
+    copy.flags.writeable = False
+    return copy
+
+
+def _plain(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = json.loads(canonical_json(dict(value)))
+        if not is_shallow(plain):
+            raise ValueError("too many are inside one another")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsavableError(
+            f"{name} must hold JSON values only (text, finite numbers, lists, "
+            f"mappings): {error}."
+        ) from error
+    return plain

@@ -1,0 +1,249 @@
+"""Which second moments to sketch for PCA and ridge, and how to decode them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.arithmetic.elementary import ceil_log2
+from sketchlearn.decoders.base import AbstractDecoder
+from sketchlearn.decoders.moments.low_rank import (
+    Moments,
+    NystromDecoder,
+    second_moment_part,
+)
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError
+from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.moments import (
+    FINE_BITS,
+    ROW_BITS,
+    CrossMomentFeatures,
+    MomentFeatures,
+    omega_bits,
+)
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.registry import load_model
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = [
+    "LEARNED",
+    "MANY_COLUMNS",
+    "auto_size",
+    "require_decoder",
+    "moment_decoder",
+    "plan_second_moments",
+]
+
+LEARNED = "pca-equivariant"
+"""Model behind ``decoder="learned"``."""
+
+DECODERS = ("learned", "nystrom")
+
+AUTO_SIZE = 2**19
+"""Second moments that ``sketch_size="auto"`` keeps: all of up to 1023 features."""
+
+MANY_COLUMNS = 64
+"""Directions that most data need no more than."""
+
+_NARROW = 2.0**-12
+"""Quartiles closer than this part of the range need a finer rounding."""
+
+
+def plan_second_moments(
+    *,
+    n_features: int,
+    sketch_size: int | Literal["auto"],
+    n_targets: int = 0,
+    scaling: Scaling,
+    reach: float,
+    rows: NDArray[np.floating] | None = None,
+    importance: NDArray[np.float64] | None = None,
+    seed: int = 0,
+) -> MomentFeatures | CrossMomentFeatures:
+    r"""The map whose sketch holds as much of the second moment as there is room for.
+
+    All of it when :math:`d(d+1)/2` numbers fit in ``sketch_size``, otherwise
+    :math:`R\Omega` with as many columns as fit. Constant features get no room; where
+    even one column for each active feature is too much, or leaving a few features out
+    makes room for a second or third column, the most important ones are kept, or
+    random ones. Means and variances come beside.
+
+    Parameters
+    ----------
+    n_features : int
+        Numbers in a row, targets included (they come last).
+    sketch_size : int or "auto"
+        Numbers the sketch may hold beside means and variances; "auto" takes all of
+        up to ``AUTO_SIZE``, and beyond that at least ``MANY_COLUMNS`` columns if they
+        do not take eight times as much.
+    n_targets : int
+        How many of the last features keep exact cross moments with the others.
+    scaling : Scaling
+        Part of the map.
+    reach : float
+        Largest magnitude of a scaled value.
+    rows : array of shape (n, n_features), optional
+        What the scaling was read from, if it was: features that do not vary in it get
+        no room, and narrow ones a finer rounding.
+    importance : array of shape (n_features,), optional
+        Weights of the features in Ω.
+    seed : int
+        Seed of Ω and of the subset.
+    """
+    d, targets = n_features, np.arange(n_features - n_targets, n_features)
+    asked = sketch_size
+    if sketch_size == "auto":
+        sketch_size = auto_size(d, n_targets)
+    sketch_size = require_positive_int("sketch_size", sketch_size)
+    active = _varying(rows) if scaling.origin == "data" else None
+    seen = active is not None and _is_seen(rows, active)
+    if d * (d + 1) // 2 <= sketch_size:
+        return MomentFeatures(
+            d,
+            order="covariance",
+            targets=targets.tolist(),
+            reach=reach,
+            bits=_row_bits(seen, reach),
+            scaling=scaling,
+        )
+    chosen = np.arange(d) if active is None else np.flatnonzero(active)
+    chosen = np.setdiff1d(chosen, targets)
+    room = sketch_size // (1 + n_targets) - n_targets
+    if room < 1:
+        raise FeatureMapError(
+            f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
+            f"least {(1 + n_targets) ** 2}."
+        )
+    if not n_targets:
+        room = _worth_keeping(len(chosen), room)
+    if len(chosen) > room:
+        chosen = chosen[Draws(seed).permutation(len(chosen))]
+        if importance is not None:
+            chosen = chosen[np.argsort(-importance[chosen], kind="stable")]
+        chosen = chosen[:room]
+    kept = np.union1d(chosen, targets)
+    if not len(kept):
+        kept = np.array([0])
+    n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
+    if asked == "auto" and n_columns < len(kept):
+        _warn_of_compression(len(kept), n_columns)
+    extra = omega_bits(len(kept), n_columns, is_weighted=importance is not None)
+    return CrossMomentFeatures(
+        d,
+        n_columns,
+        kept=kept,
+        targets=targets.tolist(),
+        importance=None if importance is None else importance[kept],
+        reach=reach,
+        bits=_row_bits(seen, reach, extra),
+        seed=seed,
+        scaling=scaling,
+    )
+
+
+def auto_size(n_features: int, n_targets: int = 0) -> int:
+    """Numbers of a sketch of second moments where nobody says how many.
+
+    All of them up to about a thousand features, and as long as a tenth more would do;
+    then as many, or as many as ``MANY_COLUMNS`` columns take, but no more than eight
+    times as many unless even eight columns take more.
+
+    Examples
+    --------
+    >>> [auto_size(d) for d in (10, 1000, 2000, 20_000, 100_000)]
+    [55, 500500, 524000, 1280000, 4100000]
+    """
+    exact = n_features * (n_features + 1) // 2
+    if exact <= 1.1 * AUTO_SIZE:
+        return exact
+    columns = max(MANY_COLUMNS, AUTO_SIZE // n_features)
+    columns = max(8, min(columns, 8 * AUTO_SIZE // n_features))
+    return (columns + n_targets) * n_features
+
+
+def _warn_of_compression(n_features: int, n_columns: int) -> None:
+    warnings.warn(
+        f"{n_features} features have {n_features * (n_features + 1) // 2} second "
+        f"moments; sketch_size='auto' keeps {n_columns} directions of them and every "
+        "variance. Components and predictions that need more directions are only "
+        f"approximate. sketch_size={n_features * (n_features + 1) // 2} is exact; a "
+        "number of your own is taken without this warning.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def require_decoder(name: Any) -> None:
+    """Refuse what is no decoder of second moments."""
+    if name not in DECODERS:
+        raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
+
+
+def _varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:
+    """Which features take more than one value in ``rows``."""
+    return None if rows is None else rows.max(axis=0) > rows.min(axis=0)
+
+
+def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bool:
+    """Whether few bits of the range of these rows resolve most of them.
+
+    Not where a feature was constant so far, or where half of its rows lie within a
+    tiny part of its range.
+    """
+    if rows is None or not active.all():
+        return False
+    low = np.quantile(rows, 0.25, axis=0, method="higher")
+    high = np.quantile(rows, 0.75, axis=0, method="lower")
+    width = (rows.max(axis=0) / 2 - rows.min(axis=0) / 2) * _NARROW
+    return not ((high > low) & (high - low < width)).any()
+
+
+def _row_bits(seen: bool, reach: float, extra: int = 0) -> int:
+    """Bits of rounded rows: few where their range was seen, else as many as go.
+
+    Declared bounds may be a million times wider than the rows; only a fine rounding
+    keeps what is narrow within them. Ω takes ``extra`` bits of the room.
+    """
+    most = min(53 - extra, (2 * FINE_BITS - extra) // 2) - ceil_log2(reach)
+    return min(ROW_BITS, most) if seen else most
+
+
+def _worth_keeping(n_active: int, sketch_size: int) -> int:
+    """How many features to keep so that what is left fills the sketch best.
+
+    A second or third column is worth a tenth of the features, or a fifth of many:
+    measured on meta-training data, with the learned decoder.
+    """
+    columns, share = sketch_size // max(n_active, 1), 0.8 if n_active > 100 else 0.9
+    more = sketch_size // (columns + 1)
+    if columns in (1, 2) and more >= share * n_active:
+        return more
+    return sketch_size
+
+
+def moment_decoder(
+    name: str, sketch: Sketch | PrivateSketch, *, with_doubt: bool = False
+) -> AbstractDecoder[Moments]:
+    """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
+
+    A sketch that holds all of them needs no learned decoder.
+    """
+    part, _ = second_moment_part(sketch.feature_map)
+    if name == "nystrom" or isinstance(part, MomentFeatures):
+        return NystromDecoder(with_doubt=with_doubt)
+    learned: AbstractDecoder[Moments] = replace(
+        _learned_decoder(), with_doubt=with_doubt
+    )
+    return learned
+
+
+@cache
+def _learned_decoder() -> Any:
+    return load_model(LEARNED)

@@ -1,0 +1,339 @@
+"""The ledger: what has been spent of a dataset's privacy, on disk before the noise.
+
+A ledger is a :mod:`journal <sketchlearn.privacy.journal>` of JSON lines. The first
+holds the terms (the caps, and the unit and relation of which they speak), each further
+one a charge. A charge holds an exclusive lock, reads the file anew, and is on the disk
+when it returns: two processes can never spend the same budget, and a crash loses
+budget, never privacy.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, final
+
+from sketchlearn.errors import LedgerError, PrivacyError
+from sketchlearn.privacy.accountant import Charge, Neighbours, Terms, require_unit
+from sketchlearn.privacy.entries import (
+    VERSION,
+    Account,
+    add_lines,
+    charges_of,
+    header_of,
+    line_of,
+    read_account,
+    unit_of,
+)
+from sketchlearn.privacy.journal import Seen, append, locked, read, sync_folder
+
+__all__ = ["Charge", "Ledger", "LedgerSummary"]
+
+
+@final
+@dataclass(frozen=True)
+class LedgerSummary:
+    """What a ledger allows, and what of it is left.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None in memory.
+    epsilon, delta, pure_epsilon : float
+        The caps.
+    neighbours : str or None
+        The relation of which they speak; None where it was never stated.
+    rows_per_unit : int or None
+        The unit of which they speak; None where it was never stated.
+    n_charges : int
+        How often something was spent.
+    spent_epsilon : float
+        The ε that everything released so far keeps together at ``delta``.
+    left_epsilon : float
+        Largest ε of one more release at ``delta`` that would be granted.
+    """
+
+    path: Path | None
+    epsilon: float
+    delta: float
+    pure_epsilon: float
+    neighbours: Neighbours | None
+    rows_per_unit: int | None
+    n_charges: int
+    spent_epsilon: float
+    left_epsilon: float
+
+
+@final
+class Ledger:
+    r"""What may be spent on one dataset, and what has been.
+
+    Gaussian releases cost :math:`\mu^2 = (\Delta/\sigma)^2`, and these costs add
+    up; the cap is the μ² that (ε, δ) allows. With ``pure_epsilon`` everything is
+    added up as zCDP, which has room for Laplace counts and for somewhat fewer
+    releases. Both are valid filters even when later releases depend on earlier ones.
+
+    Parameters
+    ----------
+    path : path
+        The file. It is created if it does not exist; if it does, the terms must agree.
+    epsilon, delta : float
+        Cap on everything ever released from the dataset.
+    pure_epsilon : float
+        How much of ``epsilon`` Laplace counts may take; 0 refuses them.
+    neighbours : {"add_remove", "replace"}
+        The relation of which the cap speaks.
+    rows_per_unit : int
+        The unit of which the cap speaks: the rows that one person may have. Releases
+        for other units or relations are converted upwards, or refused.
+
+    Examples
+    --------
+    >>> ledger = Ledger.ephemeral(epsilon=2.0, delta=1e-5)
+    >>> ledger.charge(Charge("first", mu2=0.07))
+    >>> round(ledger.spent_epsilon(1e-5), 2)
+    0.99
+    >>> round(ledger.left_epsilon(), 2)
+    1.67
+    """
+
+    path: Path | None
+    _account: Account
+    _charges: list[Charge]  # these three in memory only
+    _lock: threading.Lock
+    _process: int
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        epsilon: float,
+        delta: float,
+        pure_epsilon: float = 0.0,
+        neighbours: Neighbours = "add_remove",
+        rows_per_unit: int = 1,
+    ) -> None:
+        terms = Terms(epsilon, delta, pure_epsilon, neighbours, rows_per_unit)
+        self.path = Path(path)
+        with locked(self.path, create=True) as descriptor:
+            lines, seen = read(descriptor, self.path, Seen())
+            if lines:
+                self._account = read_account(lines, seen, self.path)
+                _require_same(self._account.terms, terms, self.path)
+            else:
+                seen = append(descriptor, self.path, header_of(terms), seen)
+                self._account = Account(terms, seen=seen)
+        sync_folder(self.path)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        neighbours: Neighbours | None = None,
+        rows_per_unit: int | None = None,
+    ) -> Ledger:
+        """Open an existing ledger with the terms it has.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        neighbours, rows_per_unit
+            Only for ledgers made by version 1, which do not say what one unit is:
+            state it, once. You vouch that all that was released so far is covered.
+        """
+        ledger = cls.__new__(cls)
+        ledger.path = Path(path)
+        with locked(ledger.path, create=False) as descriptor:
+            lines, seen = read(descriptor, ledger.path, Seen())
+            if not lines:
+                raise LedgerError(f"{str(path)!r} is empty; it is not a ledger.")
+            ledger._account = read_account(lines, seen, ledger.path)
+            if neighbours is not None or rows_per_unit is not None:
+                ledger._state_unit(descriptor, ledger.path, neighbours, rows_per_unit)
+        return ledger
+
+    @classmethod
+    def ephemeral(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        pure_epsilon: float = 0.0,
+        neighbours: Neighbours = "add_remove",
+        rows_per_unit: int = 1,
+    ) -> Self:
+        """A ledger in memory: it forgets when the program ends.
+
+        It belongs to the process that made it. A copy would be a second budget, so
+        that it cannot be copied, pickled or used after a fork.
+        """
+        ledger = cls.__new__(cls)
+        ledger.path = None
+        ledger._account = Account(
+            Terms(epsilon, delta, pure_epsilon, neighbours, rows_per_unit)
+        )
+        ledger._charges = []
+        ledger._lock, ledger._process = threading.Lock(), os.getpid()
+        return ledger
+
+    @property
+    def epsilon(self) -> float:
+        """Cap on everything ever released."""
+        return self._account.terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The δ of that cap."""
+        return self._account.terms.delta
+
+    @property
+    def pure_epsilon(self) -> float:
+        """How much of ``epsilon`` Laplace counts may take."""
+        return self._account.terms.pure_epsilon
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        """The relation of which the cap speaks; None where it was never stated."""
+        return self._account.terms.neighbours
+
+    @property
+    def rows_per_unit(self) -> int | None:
+        """The unit of which the cap speaks; None where it was never stated."""
+        return self._account.terms.rows_per_unit
+
+    def charge(self, charge: Charge) -> None:
+        """Spend, or raise :class:`BudgetExceeded` and spend nothing.
+
+        On return the charge is on the disk.
+        """
+        if not isinstance(charge, Charge):
+            raise PrivacyError(f"a ledger takes a Charge; got {type(charge).__name__}.")
+        if self.path is None:
+            self._require_own_process()
+            with self._lock:
+                account = self._account
+                spent = account.terms.require_room(
+                    account.spent, charge, "this ledger in memory"
+                )
+                self._charges.append(charge)
+                self._account = replace(account, spent=spent)
+            return
+        with locked(self.path, create=False) as descriptor:
+            account = self._refresh(descriptor, self.path)
+            if account.terms.neighbours is None:
+                raise LedgerError(
+                    f"{str(self.path)!r} was made by version 1 and does not say what "
+                    "one unit is. Nothing was released. If all that was released so "
+                    "far is about single rows added or removed, state it once with "
+                    'Ledger.open(path, neighbours="add_remove", rows_per_unit=1).'
+                )
+            spent = account.terms.require_room(account.spent, charge, str(self.path))
+            seen = append(descriptor, self.path, line_of(charge), account.seen)
+            self._account = replace(account, version=VERSION, spent=spent, seen=seen)
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything spent so far, in order."""
+        if self.path is None:
+            return tuple(self._charges)
+        with locked(self.path, create=False) as descriptor:
+            self._refresh(descriptor, self.path)
+            lines, _ = read(descriptor, self.path, Seen())
+        return charges_of(lines, self.path)
+
+    def spent_epsilon(self, delta: float) -> float:
+        """The ε that everything released so far keeps together, at this δ.
+
+        Of the unit and relation of the ledger, and rounded up.
+        """
+        return self._now().spent.epsilon(delta)
+
+    def left_epsilon(self) -> float:
+        """Largest ε of one more release that would be granted; 0 if none.
+
+        For a release without a Laplace count, at the ledger's δ, unit and relation.
+        """
+        account = self._now()
+        return account.terms.left_epsilon(account.spent)
+
+    def summary(self) -> LedgerSummary:
+        """The caps, what is spent and what is left, read at one moment."""
+        account = self._now()
+        terms, spent = account.terms, account.spent
+        return LedgerSummary(
+            path=self.path,
+            epsilon=terms.epsilon,
+            delta=terms.delta,
+            pure_epsilon=terms.pure_epsilon,
+            neighbours=terms.neighbours,
+            rows_per_unit=terms.rows_per_unit,
+            n_charges=spent.n_charges,
+            spent_epsilon=spent.epsilon(terms.delta),
+            left_epsilon=terms.left_epsilon(spent),
+        )
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else repr(str(self.path))
+        now = self.summary()
+        return (
+            f"Ledger({where}, epsilon={now.epsilon}, delta={now.delta}, spent="
+            f"{now.spent_epsilon:.4g} in {now.n_charges} charges)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            raise LedgerError(
+                "a ledger in memory cannot be copied or pickled: the copy would be a "
+                "second budget. Use a file: Ledger(path, epsilon=..., delta=...)."
+            )
+        return Ledger.open, (str(self.path.absolute()),)
+
+    def _now(self) -> Account:
+        if self.path is None:
+            self._require_own_process()
+            return self._account
+        with locked(self.path, create=False) as descriptor:
+            return self._refresh(descriptor, self.path)
+
+    def _refresh(self, descriptor: int, path: Path) -> Account:
+        """Take in what others have added. The lock also keeps other threads out."""
+        lines, seen = read(descriptor, path, self._account.seen)
+        self._account = add_lines(self._account, lines, seen, path)
+        return self._account
+
+    def _state_unit(
+        self, descriptor: int, path: Path, neighbours: Any, rows_per_unit: Any
+    ) -> None:
+        account = self._account
+        require_unit(neighbours, rows_per_unit)
+        terms = replace(
+            account.terms, neighbours=neighbours, rows_per_unit=rows_per_unit
+        )
+        if account.terms.neighbours is not None:
+            _require_same(account.terms, terms, path)
+            return
+        seen = append(descriptor, path, unit_of(terms), account.seen)
+        self._account = replace(account, terms=terms, version=VERSION, seen=seen)
+
+    def _require_own_process(self) -> None:
+        if self._process != os.getpid():
+            raise LedgerError(
+                "this ledger in memory belongs to the process that made it; after a "
+                "fork it would be a second budget. Nothing was released. Use a file: "
+                "Ledger(path, epsilon=..., delta=...)."
+            )
+
+
+def _require_same(found: Terms, asked: Terms, path: Path | None) -> None:
+    if found.neighbours is None:  # of version 1: it will say so when it is charged
+        asked = replace(asked, neighbours=None, rows_per_unit=None)
+    if found != asked:
+        raise LedgerError(
+            f"{str(path)!r} has other caps or another unit than asked for: a ledger is "
+            "made once for each dataset and keeps its caps and its unit. Open it with "
+            "Ledger.open(path)."
+        )

@@ -1,0 +1,419 @@
+"""The sketch: one vector and one count that stand for a whole dataset.
+
+Rows come in through :mod:`sketchlearn.rows`, already numbers; decoders only ever read
+``mean`` and ``count``. The total is an exact integer vector (fixed point), so
+merging, subtracting, order and partition never change a bit of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import cached_property, partial, reduce
+from math import ceil
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.arithmetic.exact import SAFE_ROWS, Int128Array
+from sketchlearn.arithmetic.threads import RowThreads
+from sketchlearn.errors import (
+    FeatureMapMismatch,
+    PoolingError,
+    RemovalError,
+    RowsError,
+    SketchlearnError,
+)
+from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.files.container import canonical_json
+from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.sketching.lineage import (
+    Lineage,
+    merged_lineage,
+    new_lineage,
+    remaining_lineage,
+)
+from sketchlearn.sketching.pooling import AbstractPooling, get_pooling
+
+__all__ = ["Sketch", "require_same_columns", "sketch_rows"]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Sketch:
+    """Exact total of the feature vectors of ``count`` rows.
+
+    Made by :func:`sketch_rows`, :func:`sketchlearn.load` or arithmetic on other
+    sketches; all operations return new sketches.
+
+    Parameters
+    ----------
+    total : Int128Array
+        Summed (or otherwise pooled) integer features.
+    count : int
+        Number of rows.
+    features : FeatureSpec
+        What the features are; only sketches of equal fingerprint can meet.
+    pooling : str
+        Name of the pooling.
+    lineage : frozenset of str, or None
+        Identifiers of the accumulation runs inside
+        (:mod:`sketchlearn.sketching.lineage`); None when there are too many. The same
+        run is never added twice.
+    source_map : AbstractFeatureMap, optional
+        The map itself, if it is at hand.
+    columns : tuple of str, optional
+        Names of the columns, if the rows had names; other names never merge.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> phi = sl.FourierFeatures(n_features=2, sketch_size=8, seed=0)
+    >>> a = sl.sketch_rows([[0.0, 1.0], [2.0, 3.0]], phi)
+    >>> b = sl.sketch_rows([[4.0, 5.0]], phi)
+    >>> (a + b).count, (a + b) - b == a
+    (3, True)
+    """
+
+    total: Int128Array
+    count: int
+    features: FeatureSpec
+    pooling: str = "mean"
+    lineage: Lineage = frozenset()
+    source_map: AbstractFeatureMap | None = None
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many numbers the sketch holds."""
+        return len(self.total)
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean feature vector z, float64, each entry correctly rounded."""
+        if self.pooling != "mean":
+            raise PoolingError(
+                f"a sketch pooled by {self.pooling!r} has no mean; read .pooled."
+            )
+        return self.pooled
+
+    @cached_property
+    def pooled(self) -> NDArray[np.float64]:
+        """The pooled vector: mean, maximum, p-norm... by the sketch's pooling."""
+        if self.count == 0:
+            raise RowsError("an empty sketch (0 rows) has no value; add rows to it.")
+        value = get_pooling(self.pooling).read(self.total, self.count, self.features)
+        value.flags.writeable = False
+        return value
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of feature map, pooling, count and total: equal iff equal."""
+        head = [self.features.fingerprint, self.pooling, self.count, self.size]
+        digest = hashlib.sha256(canonical_json(head).encode())
+        digest.update(self.total.tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def feature_map(self) -> AbstractFeatureMap:
+        """The map itself, rebuilt from the description if need be."""
+        if self.source_map is not None:
+            return self.source_map
+        return self.with_map(self.features.build()).feature_map
+
+    def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
+        """Attach the map this sketch was made with, after checking that it is."""
+        self.features.require_equal(feature_map.spec)
+        found = self._replace(self.total, self.count, source_map=feature_map)
+        if not found.is_possible:
+            raise FeatureMapMismatch(
+                "cannot attach this feature map: no rows add up to the total of this "
+                "sketch, so its file was forged or made with a bug."
+            )
+        return found
+
+    def with_new_lineage(self) -> Sketch:
+        """The same totals, and your word that no other sketch has these rows.
+
+        What shares a run with another sketch cannot be merged with it, and what has
+        lost track of its runs cannot be released: the same rows would count twice, or
+        might. Say with this that they do not.
+
+        Examples
+        --------
+        >>> import sketchlearn as sl
+        >>> a = sl.sketch_rows([[1.0], [2.0]], sl.MomentFeatures(1, order="mean"))
+        >>> (a + a.with_new_lineage()).count
+        4
+        """
+        return self._replace(self.total, self.count, new_lineage())
+
+    def __add__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._require_compatible(other, "merge")
+        lineage = merged_lineage(self._known_lineage, other._known_lineage)
+        source = self.source_map or other.source_map
+        named = self if self.columns else other
+        if self.count == 0 or other.count == 0:
+            kept = other if self.count == 0 else self
+            return named._replace(kept.total, kept.count, lineage, source)
+        total = get_pooling(self.pooling).combine(self.total, other.total)
+        return named._replace(total, self.count + other.count, lineage, source)
+
+    def __radd__(self, other: object) -> Sketch:
+        return self if other == 0 else NotImplemented  # so that sum(sketches) works
+
+    def __sub__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._require_compatible(other, "subtract")
+        if not get_pooling(self.pooling).removable:
+            raise PoolingError(
+                f"a sketch pooled by {self.pooling!r} cannot forget: the extreme of "
+                "what remains is not known. Sketch the remaining rows again, or use "
+                "pooling='mean'."
+            )
+        if other.count > self.count:
+            raise RemovalError(
+                f"removing {other.count} rows from a sketch of {self.count} rows."
+            )
+        source = self._map_at_hand() or other._map_at_hand()
+        total, count = self.total - other.total, self.count - other.count
+        lineage = remaining_lineage(self._known_lineage, other._known_lineage)
+        rest = self._replace(total, count, lineage, source)
+        if not rest.is_possible:
+            raise RemovalError(
+                f"removing these {other.count} rows: these rows cannot all have been "
+                f"in this sketch of {self.count} rows (no {rest.count} rows add up to "
+                "the remainder). Nothing was removed."
+            )
+        return rest
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        return self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether some ``count`` rows could have this total.
+
+        By its bounds and, where the map is at hand, by what its sums must obey.
+        """
+        pooling = get_pooling(self.pooling)
+        unit = Fraction(2) ** pooling.frac_bits(self.features)
+        if pooling.removable and not pooling.is_linear:  # each term is in [0, 1]
+            return self.total.within(0, int(self.count * unit))
+        spec = self.features
+        # Features of version 1 were rounded after their bounds were taken.
+        step = ceil(unit / Fraction(2) ** spec.rounding_bits)
+        slack = max(step, 1) if spec.version == 1 or not pooling.removable else 0
+        rows = self.count if pooling.removable else min(self.count, 1)
+        limit = rows * (ceil(Fraction(spec.value_bound) * unit) + slack)
+        if not self.total.within(-limit, limit):
+            return False
+        if not pooling.is_linear:
+            return True
+        bound = None if spec.norm_bound is None else self.count * spec.norm_steps
+        if bound is not None and not self.total.norm_at_most(bound):
+            return False
+        # Features of version 1 were rounded one by one: their sums obey nothing more.
+        known = self.source_map if spec.version > 1 else None
+        return known is None or known.is_possible_total(self.total, self.count)
+
+    @property
+    def _known_lineage(self) -> Lineage:
+        """The runs; rows without any come from nobody knows where."""
+        return None if self.count and not self.lineage else self.lineage
+
+    def _map_at_hand(self) -> AbstractFeatureMap | None:
+        """The map, if it is here or its description suffices."""
+        try:
+            return self.feature_map
+        except SketchlearnError:
+            return None
+
+    def _require_compatible(self, other: Sketch, verb: str) -> None:
+        self.features.require_same(other.features, verb)
+        if self.pooling != other.pooling:
+            raise FeatureMapMismatch(
+                f"cannot {verb}: left is pooled by {self.pooling!r}, right by "
+                f"{other.pooling!r}. Sketch both with the same pooling."
+            )
+        require_same_columns(self.columns, other.columns, verb)
+
+    def _replace(
+        self,
+        total: Int128Array,
+        count: int,
+        lineage: Lineage | Literal["same"] = "same",
+        source_map: AbstractFeatureMap | None = None,
+    ) -> Sketch:
+        return replace(
+            self,
+            total=total,
+            count=count,
+            lineage=self.lineage if lineage == "same" else lineage,
+            source_map=source_map or self.source_map,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        return (
+            f"Sketch({self.features.kind}, count={self.count}, size={self.size}, "
+            f"pooling={self.pooling!r}, digest={self.digest[:12]}..)"
+        )
+
+    def _repr_html_(self) -> str:
+        cells = {
+            "rows": f"{self.count:,}",
+            "numbers": f"{self.size:,} ({16 * self.size:,} bytes, exact)",
+            "features": f"{self.features.kind}, {self.features.n_features} per row",
+            "map": f"{self.features.fingerprint[:12]}..",
+            "pooling": self.pooling,
+            "digest": f"{self.digest[:12]}..",
+        }
+        lines = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in cells.items()
+        )
+        return f"<table><caption>Sketch</caption>{lines}</table>"
+
+
+def sketch_rows(
+    data: Any,
+    feature_map: AbstractFeatureMap,
+    *,
+    pooling: str = "mean",
+    columns: Sequence[str] | None = None,
+    encodings: Mapping[str, Sequence[Any]] | None = None,
+    on_invalid: Literal["raise", "drop"] = "raise",
+    progress: bool | None = None,
+) -> Sketch:
+    r"""One pass over the rows: :math:`\Phi(x) = \frac1N \sum_i \varphi(x_i)`, exactly.
+
+    All or nothing: an error leaves nothing behind. The result is the same to the
+    last bit for every order, batch size and partition of the rows, on every machine.
+
+    Parameters
+    ----------
+    data : rows
+        Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
+        or path or glob of Parquet, CSV or Arrow files: see
+        :func:`sketchlearn.rows.batches.open_rows`.
+    feature_map : AbstractFeatureMap
+        The features φ.
+    pooling : str
+        ``"mean"`` (the paper's), ``"sum"``, ``"max"``, ``"min"``, ``"p-norm:P"``,
+        ``"log-sum-exp"`` or ``"soft-min"``.
+    columns : sequence of str, optional
+        Columns to read, in this order; all of them by default.
+    encodings : mapping, optional
+        Categories of non-numeric columns, to be one-hot encoded.
+    on_invalid : {"raise", "drop"}
+        What to do with rows that hold NaN or infinities.
+    progress : bool, optional
+        Show a progress bar on stderr; by default only on a terminal, for long inputs.
+
+    Returns
+    -------
+    Sketch
+
+    References
+    ----------
+    Paper, eq. sketch-net.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> phi = sl.MomentFeatures(n_features=1, order="mean")
+    >>> sl.sketch_rows([[1.0], [2.0], [6.0]], phi).mean
+    array([3.])
+    """
+    rule = get_pooling(pooling)
+    batches = open_rows(
+        data,
+        columns=columns,
+        encodings=encodings,
+        on_invalid=on_invalid,
+        progress=progress,
+    )
+    named = _in_order(batches, feature_map.columns)
+    return accumulate(named.of_width(feature_map.n_features), feature_map, rule.name)
+
+
+def _in_order(batches: Batches, planned: tuple[str, ...] | None) -> Batches:
+    """Rows with the columns of the plan, by name where both have names."""
+    if planned is None or batches.names is None:
+        return batches
+    if not set(planned) <= set(batches.names):
+        missing = next(name for name in planned if name not in batches.names)
+        raise FeatureMapMismatch(
+            f"the plan has columns {', '.join(planned)[:200]}; these rows have "
+            f"{', '.join(batches.names)[:200]}, and no {missing!r}. Nothing was added."
+        )
+    return batches.select(planned)
+
+
+def accumulate(
+    batches: Batches, feature_map: AbstractFeatureMap, pooling: str = "mean"
+) -> Sketch:
+    """Sketch rows that are already open (see :func:`sketch_rows`)."""
+    feature_map.require_current()
+    rule = get_pooling(pooling)
+    total, count = Int128Array.zeros(feature_map.sketch_size), 0
+    with RowThreads() as threads:
+        for batch in batches:
+            for start in range(0, len(batch), SAFE_ROWS):
+                rows = batch[start : start + SAFE_ROWS]
+                pool = partial(_pool, rule, feature_map, count)
+                parts = threads.map(pool, rows)
+                part = reduce(rule.combine, parts)
+                total = rule.combine(total, part) if count else part
+                count += len(rows)
+    if count == 0:
+        raise RowsError(f"no rows to sketch in {batches.source}. Nothing was added.")
+    return Sketch(
+        total,
+        count,
+        feature_map.spec,
+        rule.name,
+        new_lineage(),
+        feature_map,
+        batches.names or feature_map.columns,
+    )
+
+
+def _pool(
+    rule: AbstractPooling,
+    feature_map: AbstractFeatureMap,
+    seen: int,
+    rows: NDArray[np.floating],
+    first: int,
+) -> Int128Array:
+    return rule.pool(feature_map, rows, seen + first)
+
+
+def require_same_columns(
+    left: tuple[str, ...] | None, right: tuple[str, ...] | None, verb: str
+) -> None:
+    """Refuse ``verb`` where both sides name their columns, and not alike."""
+    if not left or not right or left == right:
+        return
+    pairs = zip(left, right, strict=True)
+    a, b = next(pair for pair in pairs if pair[0] != pair[1])
+    raise FeatureMapMismatch(
+        f"cannot {verb}: left has a column {a!r} where right has {b!r}. Sketch both "
+        "with the same columns in the same order (columns=[...])."
+    )

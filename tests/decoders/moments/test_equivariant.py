@@ -1,0 +1,341 @@
+"""The sketch has the last word over the learned prior, which treats features alike.
+
+What was seen comes back, features may stand in any order and Ω in any basis, and every
+width and number of columns gives correlations: symmetric, positive semi-definite, with
+unit diagonal.
+"""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sketchlearn import (
+    CrossMomentFeatures,
+    MomentFeatures,
+    Scaling,
+    clipped,
+    sketch_rows,
+)
+from sketchlearn.decoders import equivariant
+from sketchlearn.decoders.moments.covariance import DenseCovariance
+from sketchlearn.decoders.moments.equivariant import (
+    EquivariantDecoder,
+    FrozenPrior,
+    PriorSpec,
+    complete_correlation,
+)
+from sketchlearn.decoders.moments.low_rank import (
+    NystromDecoder,
+    _missed_strength,
+    decode_moments,
+)
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.moments import random_groups
+from sketchlearn.meta.prior import PriorNetwork
+from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+from sketchlearn.registry import load_model
+from sketchlearn.testing import release_seeded
+
+SHIPPED = load_model("pca-equivariant")
+SPEC = PriorSpec(n_loadings=3, width=8, depth=2, n_heads=2, rank=3)
+SMALL = EquivariantDecoder(PriorNetwork(SPEC, seed=3).freeze())
+DECODERS = pytest.mark.parametrize("decoder", [SHIPPED, SMALL], ids=["shipped", "new"])
+
+
+def correlations(d, rng, n_factors=3):
+    """Correlations of a factor model."""
+    loadings = rng.normal(size=(d, n_factors))
+    covariance = loadings @ loadings.T + np.diag(rng.uniform(0.5, 2, d))
+    scale = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(scale, scale)
+
+
+def require_correlations(found):
+    assert np.isfinite(found).all()
+    assert np.array_equal(np.diag(found), np.ones(len(found)))
+    assert np.abs(found - found.T).max() < 1e-9
+    assert np.linalg.eigvalsh(found)[0] > -1e-6
+
+
+def dense_update(omega, seen, prior):
+    """Block BFGS as its formula is printed, with inverses."""
+    at = prior @ omega
+    return (
+        prior
+        - at @ np.linalg.inv(omega.T @ at) @ at.T
+        + seen @ np.linalg.inv(omega.T @ seen) @ seen.T
+    )
+
+
+def update_case(seed, size):
+    """Ω with orthonormal columns, Y, and a prior whose variances are about ``size``."""
+    rng = np.random.default_rng(seed)
+    omega = np.linalg.qr(rng.normal(size=(9, 3)))[0]
+    seen = correlations(9, rng) @ omega
+    diagonal = size * rng.uniform(0.5, 1, 9)
+    return omega, seen, diagonal, np.sqrt(size) * 0.3 * rng.normal(size=(9, 2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_update_satisfies_the_sketch_until_the_diagonal_is_put_back(seed):
+    omega, seen, diagonal, loadings = update_case(seed, size=0.1)
+    dense = dense_update(omega, seen, np.diag(diagonal) + loadings @ loadings.T)
+    assert np.diag(dense).max() <= 1  # no variance is explained twice
+    found = complete_correlation(omega, seen, diagonal, loadings)
+    np.fill_diagonal(found, np.diag(dense))
+    assert np.abs(found @ omega - seen).max() < 1e-3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_prior_fills_no_more_than_the_variance_the_sketch_leaves(seed):
+    omega, seen, diagonal, loadings = update_case(seed, size=3.0)
+    shown = seen @ np.linalg.inv(omega.T @ seen) @ seen.T
+    dense = dense_update(omega, seen, np.diag(diagonal) + loadings @ loadings.T)
+    left = (1 - np.diag(shown)) / np.diag(dense - shown)
+    assert (left < 1).any()
+    scale = np.sqrt(np.clip(left, 0, 1))
+    expected = shown + (dense - shown) * np.outer(scale, scale)
+    np.fill_diagonal(expected, 1.0)
+    found = complete_correlation(omega, seen, diagonal, loadings)
+    assert np.abs(found - expected).max() < 1e-3
+    require_correlations(found)
+
+
+def test_a_prior_that_is_the_truth_stays_the_truth():
+    rng = np.random.default_rng(0)
+    loadings = 0.4 * rng.normal(size=(8, 2))
+    loadings /= np.maximum(1, 1.2 * np.linalg.norm(loadings, axis=1, keepdims=True))
+    rest = 1 - (loadings**2).sum(axis=1)
+    truth = np.diag(rest) + loadings @ loadings.T
+    omega = np.linalg.qr(rng.normal(size=(8, 3)))[0]
+    found = complete_correlation(omega, truth @ omega, rest, loadings)
+    assert np.abs(found - truth).max() < 1e-3
+    assert np.abs(found @ omega - truth @ omega).max() < 1e-3
+
+
+WIDTHS = [(1, 1), (2, 1), (2, 2), (5, 1), (5, 5), (13, 12), (40, 7), (40, 40), (300, 2)]
+
+
+@DECODERS
+@pytest.mark.parametrize(("d", "columns"), WIDTHS)
+def test_any_width_and_any_number_of_columns_give_correlations(decoder, d, columns):
+    rng = np.random.default_rng(d)
+    truth, omega = (
+        correlations(d, rng),
+        random_groups(d, columns, seed=d),
+    )
+    found = decoder.correlate(truth @ omega, omega, 0.0)
+    assert found.shape == (d, d)
+    require_correlations(found)
+
+
+@DECODERS
+@pytest.mark.parametrize("d", [1, 2, 9, 30])
+def test_as_many_columns_as_features_give_the_truth(decoder, d):
+    rng = np.random.default_rng(d)
+    truth, omega = correlations(d, rng), rng.permutation(np.eye(d))
+    assert np.abs(decoder.correlate(truth @ omega, omega, 0.0) - truth).max() < 1e-3
+
+
+SIGNS = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+DEGENERATE = {
+    "all the same": np.ones((6, 6)),
+    "all the same up to sign": np.outer(SIGNS, SIGNS),
+    "each feature twice": np.kron(np.eye(3), np.ones((2, 2))),
+    "independent": np.eye(6),
+}
+
+
+@DECODERS
+@pytest.mark.parametrize("columns", [1, 2, 3, 6])
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_duplicated_and_opposite_features_are_no_trouble(decoder, name, columns):
+    truth = DEGENERATE[name]
+    omega = random_groups(6, columns, seed=0)
+    require_correlations(decoder.correlate(truth @ omega, omega, 0.0))
+
+
+def test_a_group_whose_sum_never_varies_is_no_trouble():
+    truth, omega = DEGENERATE["all the same up to sign"], np.ones((6, 1))
+    assert not (truth @ omega).any()
+    require_correlations(SHIPPED.correlate(truth @ omega, omega, 0.0))
+
+
+def test_a_column_seen_twice_is_no_trouble():
+    rng = np.random.default_rng(0)
+    truth, once = correlations(10, rng), random_groups(10, 2, int(rng.integers(2**62)))
+    omega = np.repeat(once, 2, axis=1)
+    require_correlations(SHIPPED.correlate(truth @ omega, omega, 0.0))
+
+
+@DECODERS
+@pytest.mark.parametrize(("d", "columns"), [(6, 2), (25, 5), (70, 12), (70, 30)])
+def test_permuted_features_give_permuted_correlations(decoder, d, columns):
+    rng = np.random.default_rng(d)
+    truth, omega = (
+        correlations(d, rng),
+        random_groups(d, columns, seed=d),
+    )
+    found = decoder.correlate(truth @ omega, omega, 0.0)
+    order = rng.permutation(d)
+    assert (order != np.arange(d)).any()
+    permuted = decoder.correlate((truth @ omega)[order], omega[order], 0.0)
+    assert np.abs(permuted - found[np.ix_(order, order)]).max() < 1e-4
+
+
+@DECODERS
+@pytest.mark.parametrize(("d", "columns"), [(6, 2), (25, 5), (70, 12)])
+def test_the_basis_of_omega_does_not_matter(decoder, d, columns):
+    rng = np.random.default_rng(d)
+    truth, omega = (
+        correlations(d, rng),
+        random_groups(d, columns, seed=d),
+    )
+    found = decoder.correlate(truth @ omega, omega, 0.0)
+    turn = np.linalg.qr(rng.normal(size=(columns, columns)))[0]
+    for basis in (turn, 7.0 * turn, np.triu(np.ones((columns, columns)))):
+        other = decoder.correlate(truth @ omega @ basis, omega @ basis, 0.0)
+        assert np.abs(other - found).max() < 1e-4
+
+
+@pytest.mark.parametrize("rows", [1, 7, 49])
+def test_attention_in_pieces_is_attention_at_once(monkeypatch, rows):
+    rng = np.random.default_rng(0)
+    truth, omega = correlations(50, rng), random_groups(50, 4, int(rng.integers(2**62)))
+    whole = SHIPPED.correlate(truth @ omega, omega, 0.0)
+    monkeypatch.setattr(equivariant, "QUERY_ROWS", rows)
+    pieces = SHIPPED.correlate(truth @ omega, omega, 0.0)
+    assert np.abs(pieces - whole).max() < 1e-5
+
+
+def test_weights_hold_the_whole_decoder():
+    weights = SMALL.network.to_weights({"seed": 3})
+    assert (weights.kind, weights.card["seed"]) == ("equivariant", 3)
+    rng = np.random.default_rng(0)
+    truth, omega = correlations(9, rng), random_groups(9, 2, int(rng.integers(2**62)))
+    again = EquivariantDecoder.from_weights(weights)
+    one, two = (d.correlate(truth @ omega, omega, 0.0) for d in (SMALL, again))
+    assert np.array_equal(one, two)
+    with pytest.raises(FeatureMapError, match="'blocks.2.attend.bias' .* missing"):
+        FrozenPrior(replace(SPEC, depth=3), weights.tensors)
+    with pytest.raises(FeatureMapError, match="no field 'heads'"):
+        PriorSpec.from_dict({"heads": 2})
+
+
+def ring(d, rng):
+    """Correlations of a smooth periodic field: no law that was trained on."""
+    places, length = rng.uniform(size=d), rng.uniform(0.3, 1.0)
+    waves = np.sin(np.pi * (places[:, None] - places)) / length
+    return 0.9 * np.exp(-2 * waves**2) + 0.1 * np.eye(d)
+
+
+def lre(found, truth):
+    errors = [
+        pca_reconstruction_error(truth, np.linalg.eigh(matrix)[1][:, ::-1].T)
+        for matrix in (found, truth)
+    ]
+    return log_relative_error(*errors)
+
+
+def test_the_learned_prior_beats_independence_on_fields_it_has_not_seen():
+    learned, plain = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        truth, omega = ring(80, rng), random_groups(80, 6, int(rng.integers(2**62)))
+        for decoder, scores in ((SHIPPED, learned), (NystromDecoder(), plain)):
+            scores.append(lre(decoder.correlate(truth @ omega, omega, 0.0), truth))
+    assert np.mean(learned) < 0.8 * np.mean(plain)
+
+
+RNG = np.random.default_rng(0)
+D = 20
+ROWS = RNG.normal(size=(2000, 3)) @ RNG.normal(size=(3, D)) + RNG.normal(size=(2000, D))
+COVARIANCE = np.cov(ROWS.T, bias=True)
+SCALING = Scaling.from_bounds(-16.0, 16.0, n_features=D)
+
+
+def test_decoding_keeps_means_and_variances_exact():
+    sketch = sketch_rows(ROWS + 3, CrossMomentFeatures(D, 3))
+    moments = SHIPPED.decode(sketch).params
+    assert np.allclose(moments.mean, ROWS.mean(axis=0) + 3, atol=1e-9)
+    assert np.allclose(np.diag(moments.covariance), np.diag(COVARIANCE), atol=1e-6)
+    assert np.linalg.eigvalsh(moments.covariance)[0] > -1e-6
+    assert not moments.doubt.any()
+    assert moments.n_directions == 3
+
+
+def test_a_private_sketch_is_decoded_without_the_prior():
+    phi = clipped(CrossMomentFeatures(D, 3, scaling=SCALING, reach=1.0), norm_bound=4.0)
+    sketch = sketch_rows(ROWS, phi)
+    private = release_seeded(sketch, 0, epsilon=50.0, delta=1e-5)
+    one, two = (d.decode(private).params for d in (SHIPPED, NystromDecoder()))
+    assert np.array_equal(one.covariance, two.covariance)
+    exact = [d.decode(sketch).params for d in (SHIPPED, NystromDecoder())]
+    assert not np.array_equal(exact[0].covariance, exact[1].covariance)
+
+
+def test_a_sketch_of_the_whole_second_moment_needs_no_prior():
+    sketch = sketch_rows(ROWS, MomentFeatures(D))
+    assert np.allclose(SHIPPED.decode(sketch).params.covariance, COVARIANCE, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "size"), [("learned", 45), ("learned", 18), ("nystrom", 18)]
+)
+def test_torch_is_not_loaded_whether_the_prior_is_used_or_not(decoder, size):
+    code = (
+        "import sys, numpy as np, sketchlearn as sl;"
+        "rows = np.random.default_rng(0).normal(size=(50, 9));"
+        f"sl.CompressivePCA(2, sketch_size={size}, decoder={decoder!r}).fit(rows);"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_an_estimate_of_correlations_gets_them_through_omega_in_unit_variance():
+    scale = np.sqrt(np.diag(COVARIANCE))
+    truth = COVARIANCE / np.outer(scale, scale)
+    asked = []
+
+    def oracle(seen, omega, noise):
+        asked.append((seen, omega, noise))
+        return DenseCovariance(truth)
+
+    phi = CrossMomentFeatures(D, 4)
+    decoding = decode_moments(sketch_rows(ROWS, phi), oracle, with_doubt=True)
+    seen, omega, noise = asked[0]
+    assert noise == 0.0
+    assert np.allclose(omega, phi.omega * scale[:, None], atol=1e-8)
+    assert np.allclose(seen, truth @ omega, atol=1e-6)
+    assert np.allclose(decoding.params.covariance, COVARIANCE, atol=1e-6)
+    assert decoding.residual < 1e-6
+    assert decoding.params.doubt.max() < 1e-4  # nothing was missed
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 6])
+@pytest.mark.parametrize("strength", [0.0, 0.25, 0.9])
+def test_missed_strength_is_the_eigenvalue_where_all_are_equal(columns, strength):
+    pairs = np.kron(np.eye(3), [[0.0, 1.0], [1.0, 0.0]])  # eigenvalues +1 and -1
+    truth = np.eye(6) + strength * pairs
+    omega = random_groups(6, columns, seed=1)
+
+    def independence(seen, omega, noise):
+        return DenseCovariance(np.eye(6))
+
+    found = _missed_strength(truth @ omega, omega, 0.0, independence)
+    assert found == pytest.approx(strength, abs=1e-12)
+
+
+def test_doubt_is_for_covariances_that_will_be_inverted():
+    sketch = sketch_rows(ROWS, CrossMomentFeatures(D, 3))
+    doubting = EquivariantDecoder(SHIPPED.network, with_doubt=True)
+    moments = doubting.decode(sketch).params
+    assert (moments.doubt > 0).all()
+    share = moments.doubt / np.diag(COVARIANCE)
+    assert np.allclose(share, share[0], rtol=1e-6)  # the same in units of variance

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sketchlearn import privacy
 from sketchlearn.arithmetic.exact import Int128Array, lattice_round
 from sketchlearn.errors import (
     BudgetExceeded,
@@ -33,6 +32,7 @@ from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.files.container import canonical_json, encode
+from sketchlearn.privacy import release as privacy
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_sigma
 from sketchlearn.privacy.release import plan_release, release, release_by_label

@@ -1,245 +1,261 @@
-r"""Densities from the cells of a partition: counts and means of the rows in each.
+r"""What a sketch of cells says: share, mean and spread of the rows in each of them.
 
-On their own, cells become one component each, in closed form. A mixture that was found
-elsewhere (from Fourier features, say) can be held against them: points drawn from it
-are weighted until every cell has its share and its mean, and the mixture is fitted to
-these points again. Where it explains the cells, it knows what they cannot: how rows
-lie inside a cell.
+Every cell is a piece of the rows that is known like a Gaussian. On their own the
+pieces are a density. Points drawn from elsewhere, from a mixture say, can be weighted
+until they have the share and the moments of every cell.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
-from sketchlearn.decoders.density.mixture import Density, outside_variance
+from sketchlearn.decoders.density.mixture import Density, Mixture, outside_variance
 from sketchlearn.decoders.moments.low_rank import Moments
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
+from sketchlearn.features.subspace import CellFeatures
 
-__all__ = ["CellStatistics", "basis_of", "centre_of", "lift_of", "nearest"]
+__all__ = ["CellFrame", "CellTuning", "Cells"]
 
-_POINTS = 8192
-_FEWEST = 1e-4
-"""Components with a smaller share are dropped from a matched mixture."""
+Array: TypeAlias = NDArray[np.float64]
 
-_LARGEST = 2**22
-"""Distances that are kept at a time."""
+_DISTANCES = 2**22
+"""Distances that are kept in memory at a time."""
 
-_STEEP = 3.0
-"""Largest logarithm of a weight that moves the mean of a cell."""
-
-_RIDGE = 0.01
-"""Share of a component's covariance that the points of a cell have at least."""
-
-_NARROWEST = 1e-4
-"""Least variance of a matched component, as a share of the mean variance."""
+_CONSTANT = 1e-12
+"""Coordinates with a smaller share of the largest variance of their cell do not vary
+in it: no weights give points another spread there."""
 
 
-def basis_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float64]:
-    """B for rows in their own units, shape (d, r)."""
-    basis = part.basis.astype(np.float64)
-    return basis if part.scaling is None else basis * part.scaling.factor[:, None]
+@final
+@dataclass(frozen=True)
+class CellTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
 
+    noise_deviations: float = 3.0
+    """A cell of a release is seen if its share is above so much noise."""
 
-def lift_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float64]:
-    """How z of a planned map comes back to rows: shape (d, r)."""
-    return np.asarray(np.linalg.pinv(basis_of(part)).T)
+    visible: float = 0.5
+    """Share of the rows in cells that are seen, at least, to say anything of them."""
 
+    trusted_share: float = 10.0
+    """Shares, in units of the noise, at which the spread of a cell of a release counts
+    half and the spread of all cells the other half."""
 
-def centre_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float64]:
-    """Where z is zero, as a row."""
-    if part.scaling is None:
-        return part.centre
-    return part.centre / part.scaling.factor + part.scaling.shift
+    ridge: float = 0.05
+    """Keeps weights from following the accidents of a few points."""
 
+    newton_steps: int = 3
+    """Towards weights that give points the moments of a cell."""
 
-def nearest(
-    points: NDArray[np.float64], anchors: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """Number of the anchor nearest to each point."""
-    half_squares = (anchors**2).sum(axis=1) / 2
-    size = max(1, _LARGEST // len(anchors))
-    found = [
-        (points[start : start + size] @ anchors.T - half_squares).argmax(axis=1)
-        for start in range(0, len(points), size)
-    ]
-    return np.concatenate(found)
+    points_per_moment: float = 1.5
+    """Points a cell must have, for each of its moments, to be weighted by them."""
+
+    widest_gap: float = 4.0
+    """Squared distance to the nearest other cell, in units of the median, beyond which
+    cells without second moments are taken to be no wider."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class CellStatistics:
-    """What a sketch of cells says, in the coordinates z of their map.
+class CellFrame:
+    """The coordinates z = Bᵀ(x - c) of a map of cells, for rows in their own units.
 
     Parameters
     ----------
     part : CellFeatures
-    moments : Moments
-        Of the rows.
+    """
+
+    part: CellFeatures
+
+    @cached_property
+    def basis(self) -> Array:
+        """B, shape (d, r)."""
+        basis, scaling = self.part.basis.astype(np.float64), self.part.scaling
+        return basis if scaling is None else basis * scaling.factor[:, None]
+
+    @cached_property
+    def lift(self) -> Array:
+        """How z comes back to rows: shape (d, r)."""
+        return np.asarray(np.linalg.pinv(self.basis).T)
+
+    @property
+    def origin(self) -> Array:
+        """c, as a row."""
+        scaling = self.part.scaling
+        if scaling is None:
+            return self.part.centre
+        return np.asarray(self.part.centre / scaling.factor + scaling.shift)
+
+    @property
+    def anchors(self) -> Array:
+        """Of the cells, shape (A, r)."""
+        return self.part.anchors.astype(np.float64)
+
+    def of_rows(self, rows: Array) -> Array:
+        """z of some rows."""
+        return np.asarray((rows - self.origin) @ self.basis)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Moments of the rows in each cell, in the coordinates z of its map.
+
+    Parameters
+    ----------
+    frame : CellFrame
+        Which cells they are.
     shares : array of shape (A,)
         Of the rows in each cell; 0 where there are none.
     means : array of shape (A, r)
         Of the rows in each cell, its anchor where there are none.
+    spread : array of shape (A, r, r), or (A, r)
+        Covariances of the rows in each cell; where only means were sketched, variances
+        guessed from the distances between cells.
     second : array of shape (r, r)
-        Mean of z zᵀ.
+        Mean of z zᵀ over all rows.
+    tuning : CellTuning
     """
 
-    part: CellFeatures
-    moments: Moments
-    shares: NDArray[np.float64]
-    means: NDArray[np.float64]
-    second: NDArray[np.float64]
+    frame: CellFrame
+    shares: Array
+    means: Array
+    spread: Array
+    second: Array
+    tuning: CellTuning = CellTuning()
 
-    @classmethod
-    def read(
-        cls,
-        part: CellFeatures,
-        values: NDArray[np.float64],
-        moments: Moments,
-        *,
-        noise: float = 0.0,
-    ) -> CellStatistics:
-        """From the values of a sketch, with ``noise`` the deviation of each."""
-        table = values.reshape(len(part.anchors), -1)
-        seen = table[:, 0] > max(3 * noise, 0.0)
-        if not seen.any():
-            seen = table[:, 0] == table[:, 0].max()
-        shares = np.maximum(table[seen, 0], 1e-12)
-        basis = basis_of(part)
-        middle = basis.T @ (moments.mean - centre_of(part))
-        second = basis.T @ moments.covariance @ basis + np.outer(middle, middle)
-        weights = np.zeros(len(table))
-        weights[seen] = shares / shares.sum()
-        means = part.anchors.astype(np.float64)
-        sums = table[seen, 1 : 1 + means.shape[1]]  # second moments may follow
-        away = sums / shares[:, None] - means[seen]
-        if noise:  # believe a mean as far as its noise is smaller than the cell
-            size = np.maximum(np.diag(second) - weights @ means**2, 0.0) + 1e-300
-            away *= size / (size + (noise / shares[:, None]) ** 2)
-        means[seen] += away
-        return cls(part, moments, weights, means, second)
+    @property
+    def has_second_moments(self) -> bool:
+        """Whether the spread was sketched and not guessed."""
+        return self.spread.ndim == 3
 
-    def density(self) -> Density:
-        """Every cell that holds rows, as wide as its distance to others."""
+    def density(self, moments: Moments) -> Density:
+        """Every cell that holds rows as a component."""
         seen = self.shares > 0
-        weights, means = self.shares[seen], self.means[seen]
-        within = np.maximum(np.diag(self.second) - weights @ means**2, 0.0)
-        spread = np.sqrt(_room(means, weights)[:, None] * within)
-        return self._as_density(weights, means, spread[..., None] * np.eye(len(within)))
+        factors = self.spread[seen]
+        if self.has_second_moments:
+            values, vectors = np.linalg.eigh(factors)
+            factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        else:
+            factors = np.sqrt(factors)
+        return self.lifted(
+            Mixture(self.shares[seen], self.means[seen], factors), moments
+        )
 
-    def matched(
-        self, density: Density, *, rng: np.random.Generator, n_iter: int = 30
-    ) -> tuple[Density, float]:
-        """A mixture of one covariance that explains the cells, and how well.
+    def lifted(self, mixture: Mixture, moments: Moments) -> Density:
+        """A mixture of z as a density of rows, whose moments are given.
 
-        It starts at ``density``; weights, means and the common covariance are those of
-        points drawn from it, weighted by :meth:`_match`, again and again. The misfit
-        is the share of rows in the wrong cell, plus the squared error of the means of
-        the cells over the variance of a component; the iterate with the smallest is
-        returned, with the covariance that gives the rows their second moments.
+        Directions without cells keep the mean of all rows and their mean variance.
         """
-        basis, centre = basis_of(self.part), centre_of(self.part)
-        some = density.weights > _FEWEST
-        weights = density.weights[some] / density.weights[some].sum()
-        means = (density.component_means[some] - centre) @ basis
-        within = np.einsum("j,jab->ab", weights, density.component_covariances[some])
-        root = self._root(basis.T @ within @ basis)
-        half = max(1, _POINTS // (2 * len(weights)))
-        unit = rng.standard_normal((len(weights), half, means.shape[1]))
-        unit = np.concatenate([unit, -unit], axis=1)
-        best, least = (weights, means), np.inf
-        for _ in range(n_iter):
-            points = means[:, None] + unit @ root.T
-            shares, misfit = self._match(points, weights, root)
-            if misfit < least:
-                best, least = (weights, means), misfit
-            weights = shares.sum(axis=1)
-            kept = weights > _FEWEST
-            shares, points, unit = shares[kept], points[kept], unit[kept]
-            means = np.einsum("jp,jpa->ja", shares, points) / weights[kept, None]
-            away = points - means[:, None]
-            scatter = np.einsum("jp,jpa,jpb->ab", shares, away, away, optimize=True)
-            root = self._root(scatter)
-            weights = weights[kept] / weights[kept].sum()
-        weights, means = best
-        root = self._root(self.second - (weights[:, None] * means).T @ means)
-        roots = np.tile(root, (len(weights), 1, 1))
-        return self._as_density(weights, means, roots), least
+        lift = self.frame.lift
+        center = moments.mean - lift @ self.frame.of_rows(moments.mean)
+        outside = outside_variance(moments.structure, lift)
+        return Density(moments.count, mixture, lift, center, outside)
 
-    def _match(
-        self,
-        points: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        root: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], float]:
-        r"""Shares of points that give every cell its share and nearly its mean.
+    def locate(self, points: Array) -> NDArray[np.int64]:
+        """Cell of each point."""
+        anchors = self.frame.anchors
+        half_squares = (anchors**2).sum(axis=1) / 2
+        size = max(1, _DISTANCES // len(anchors))
+        found = [
+            (points[start : start + size] @ anchors.T - half_squares).argmax(axis=1)
+            for start in range(0, len(points), size)
+        ]
+        return np.concatenate(found)
 
-        In a cell with mean m where the points have mean :math:`\hat m` and covariance
-        C, points x get a weight :math:`\propto e^{(x - \hat m)^\top C^{-1}
-        (m - \hat m)}`: of all weights with that mean those closest to equal ones, to
-        first order. A cell that no point falls in is left out. Also the misfit.
+    def draw(self, n_points: int, rng: np.random.Generator) -> Array:
+        """About ``n_points`` points, with the moments of every cell."""
+        ends = np.floor(n_points * np.cumsum(self.shares) + rng.random()).astype(int)
+        counts = np.diff(ends, prepend=0)
+        pieces = []
+        for cell in np.flatnonzero(counts):
+            values, vectors = np.linalg.eigh(self.spread[cell])
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            unit = _standard(rng.standard_normal((counts[cell], len(root))))
+            pieces.append(self.means[cell] + unit @ root.T)
+        return np.concatenate(pieces)
+
+    def weigh(self, points: Array, given: Array | None = None) -> Array:
+        """Weights, nearest to those given, that give points the moments of the cells.
+
+        Points in cells with too few of them only get the right share; a cell without
+        points is left out. By default points have equal weights.
         """
-        size, half, r = points.shape
-        flat, share = points.reshape(-1, r), np.repeat(weights / half, half)
-        cells = nearest(flat, self.part.anchors.astype(np.float64))
+        tuning, cells = self.tuning, self.locate(points)
+        base = np.ones(len(points)) if given is None else given
+        weights = np.zeros(len(points))
         order = np.argsort(cells, kind="stable")
-        hit, first, which = np.unique(
-            cells[order], return_index=True, return_inverse=True
-        )
-        local, heavy = flat[order], share[order]
-        found = np.add.reduceat(heavy, first)
-        middle = np.add.reduceat(heavy[:, None] * local, first) / found[:, None]
-        away = local - middle[which]
-        products = (heavy[:, None] * away)[:, :, None] * away[:, None]
-        spread = np.add.reduceat(products.reshape(-1, r * r), first) / found[:, None]
-        ridge = _RIDGE * root @ root.T
-        gaps = self.means[hit] - middle
-        slopes = np.linalg.solve(spread.reshape(-1, r, r) + ridge, gaps[:, :, None])
-        tilt = np.exp(
-            np.clip((away * slopes[which, :, 0]).sum(axis=1), -_STEEP, _STEEP)
-        )
-        tilted = np.add.reduceat(heavy * tilt, first)
-        matched = np.empty(len(flat))
-        matched[order] = heavy * tilt * (self.shares[hit] / tilted)[which]
-        shares = np.zeros(len(self.shares))
-        shares[hit] = found
-        wrong = np.abs(shares - self.shares).sum() / 2
-        error = self.shares[hit] @ (gaps**2).sum(axis=1) / (root**2).sum()
-        return matched.reshape(size, half), float(wrong + error)
+        hit, first = np.unique(cells[order], return_index=True)
+        for cell, inside in zip(hit, np.split(order, first[1:]), strict=True):
+            share, own = self.shares[cell], base[inside]
+            if not share or not own.sum():
+                continue
+            own = own / own.sum()
+            excess = self._excess(points[inside], int(cell))
+            if len(inside) > tuning.points_per_moment * excess.shape[1]:
+                own = _tilt(excess, own, tuning)
+            weights[inside] = share * own
+        total = float(weights.sum())
+        return weights / total if total else np.full(len(points), 1 / len(points))
 
-    def _root(self, within: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Root of a covariance that is nowhere too narrow."""
-        values, vectors = np.linalg.eigh(within)
-        least = _NARROWEST * np.trace(self.second) / len(values)
-        root: NDArray[np.float64] = vectors * np.sqrt(np.maximum(values, least))
-        return root
+    def _excess(self, points: Array, cell: int) -> Array:
+        """Statistics of points that should be zero on average in a cell.
 
-    def _as_density(
-        self,
-        weights: NDArray[np.float64],
-        means: NDArray[np.float64],
-        factors: NDArray[np.float64],
-    ) -> Density:
-        moments, lift = self.moments, lift_of(self.part)
-        middle = basis_of(self.part).T @ (moments.mean - centre_of(self.part))
-        # Directions the cells do not see keep the mean of all rows.
-        centre = moments.mean - lift @ middle
-        outside = outside_variance(moments.covariance, lift)
-        return Density(moments.count, weights, means, factors, lift, centre, outside)
+        In coordinates that are uncorrelated in the cell, as far as that is known: they
+        themselves and, where they were sketched, their squares and products.
+        """
+        away, spread = points - self.means[cell], self.spread[cell]
+        if spread.ndim == 1:
+            kept = spread > _CONSTANT * max(float(spread.max()), 1e-300)
+            return np.asarray(away[:, kept] / np.sqrt(spread[kept]))
+        s = self.frame.part.n_crossed or 0
+        values, vectors = np.linalg.eigh(spread[:s, :s])
+        variances = np.concatenate([values, np.diag(spread)[s:]])
+        kept = variances > _CONSTANT * max(float(variances.max()), 1e-300)
+        turned = np.concatenate([away[:, :s] @ vectors, away[:, s:]], axis=1)
+        unit = turned[:, kept] / np.sqrt(variances[kept])
+        a, b = np.tril_indices(int(kept[:s].sum()), -1)
+        squares, products = (unit**2 - 1) / 2**0.5, unit[:, a] * unit[:, b]
+        return np.concatenate([unit, squares, products], axis=1)
 
 
-def _room(
-    means: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Squared distance of each cell to the nearest other, 1 on average."""
-    if len(means) < 2:
-        return np.ones(len(means))
-    squares = (means**2).sum(axis=1)
-    gaps = np.maximum(squares[:, None] + squares - 2 * means @ means.T, 0.0)
-    np.fill_diagonal(gaps, np.inf)
-    nearest = gaps.min(axis=1)
-    room = np.minimum(nearest, 4 * np.median(nearest)) + 1e-300
-    return np.asarray(room / (weights @ room))
+def _standard(unit: Array) -> Array:
+    """Random points with mean zero and, if they are many, covariance one."""
+    unit = unit - unit.mean(axis=0)
+    n, r = unit.shape
+    if n <= 2 * r:
+        return unit
+    values, vectors = np.linalg.eigh(unit.T @ unit / n)
+    return np.asarray(unit @ (vectors / np.sqrt(values)) @ vectors.T)
+
+
+def _tilt(excess: Array, given: Array, tuning: CellTuning) -> Array:
+    r"""Weights :math:`\propto g\, e^{\lambda^\top t}` that bring the mean of t to zero.
+
+    A few damped Newton steps on the convex :math:`\log \sum g\, e^{\lambda^\top t}`.
+    """
+    size = excess.shape[1]
+    start = np.log(np.maximum(given, 1e-300))
+    slope, level, weights = np.zeros(size), 0.0, given
+    for _ in range(tuning.newton_steps):
+        mean = weights @ excess
+        away = excess - mean
+        curvature = (away * weights[:, None]).T @ away
+        ridge = tuning.ridge + 1e-9 * float(np.trace(curvature))
+        curvature += ridge * np.eye(size)
+        step = np.linalg.solve(curvature, mean)
+        for scale in (1.0, 0.5, 0.25, 0.125):
+            exponent = start + excess @ (slope - scale * step)
+            lower = float(logsumexp(exponent))
+            if lower < level:
+                break
+        else:
+            break
+        slope, level = slope - scale * step, lower
+        weights = np.exp(exponent - lower)
+    return weights

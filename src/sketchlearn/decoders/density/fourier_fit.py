@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from sketchlearn.decoders.density.mixture import Mixture
+
 __all__ = [
     "CovarianceShape",
-    "FittedMixture",
+    "Fit",
     "FourierTarget",
     "fit_mixture",
     "mixture_loss",
@@ -56,24 +58,20 @@ class FourierTarget:
 
 @final
 @dataclass(frozen=True, eq=False)
-class FittedMixture:
+class Fit:
     """A mixture and how well it explains its target.
 
     Parameters
     ----------
-    weights : array of shape (J,)
-    means : array of shape (J, r)
-    factors : array of shape (J, r, r)
-        Lower triangular roots of the covariances.
+    mixture : Mixture
+        With lower triangular roots.
     loss : float
         Summed squared error over frequencies and moments.
     n_iter : int
     converged : bool
     """
 
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    factors: NDArray[np.float64]
+    mixture: Mixture
     loss: float
     n_iter: int = 0
     converged: bool = True
@@ -81,19 +79,19 @@ class FittedMixture:
 
 def fit_mixture(
     target: FourierTarget,
-    start: FittedMixture,
+    start: Mixture,
     *,
     shape: CovarianceShape,
     max_iter: int = 300,
-) -> FittedMixture:
+) -> Fit:
     """Descend from a starting mixture.
 
     Parameters
     ----------
     target : FourierTarget
-    start : FittedMixture
-        Its loss is ignored; with ``shape="tied"`` its covariances are averaged, with
-        ``"diag"`` their diagonals are kept.
+    start : Mixture
+        With ``shape="tied"`` its covariances are averaged, with ``"diag"`` their
+        diagonals are kept.
     shape : {"tied", "diag", "full"}
         One diagonal covariance for all components, one for each, or any.
     max_iter : int
@@ -102,8 +100,8 @@ def fit_mixture(
     --------
     >>> w = np.array([[0.5], [1.0], [2.0]])
     >>> still = FourierTarget(w, np.exp(-(w[:, 0] ** 2) / 2), np.zeros(3), np.eye(1))
-    >>> begin = FittedMixture(np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)) / 2, 0.0)
-    >>> found = fit_mixture(still, begin, shape="diag")
+    >>> begin = Mixture(np.ones(1), np.ones((1, 1)), np.ones((1, 1)) / 2)
+    >>> found = fit_mixture(still, begin, shape="diag").mixture
     >>> bool(abs(found.means[0, 0]) < 1e-3), round(float(found.factors[0, 0, 0]), 3)
     (True, 1.0)
     """
@@ -116,18 +114,11 @@ def fit_mixture(
         bounds=problem.bounds(),
         options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-7},
     )
-    weights, means, factors = problem.unpack(result.x)
-    return FittedMixture(
-        weights,
-        means,
-        factors,
-        float(result.fun),
-        int(result.nit),
-        bool(result.success),
-    )
+    found = Mixture(*problem.unpack(result.x))
+    return Fit(found, float(result.fun), int(result.nit), bool(result.success))
 
 
-def mixture_loss(target: FourierTarget, mixture: FittedMixture) -> float:
+def mixture_loss(target: FourierTarget, mixture: Mixture) -> float:
     """Summed squared error of a mixture as it is."""
     problem = _Problem(target, "full", *mixture.means.shape)
     return problem(problem.pack(mixture))[0]
@@ -141,21 +132,21 @@ class _Problem:
         self, target: FourierTarget, shape: CovarianceShape, size: int, r: int
     ) -> None:
         self.target, self.shape, self.size, self.r = target, shape, size, r
-        self.waves = np.ascontiguousarray(target.frequencies.T)  # (r, h)
-        self.squares = self.waves**2
+        self.frequencies = np.ascontiguousarray(target.frequencies.T)  # (r, h)
+        self.squares = self.frequencies**2
         self.rows, self.columns = np.tril_indices(r)
         self.on_diagonal = self.rows == self.columns
         per = {"tied": (1, r), "diag": (size, r), "full": (size, len(self.rows))}
         self.scale_shape = per[shape]
         self.cut = np.cumsum([size, size * r])
 
-    def pack(self, start: FittedMixture) -> NDArray[np.float64]:
-        variances = np.einsum("jab,jab->ja", start.factors, start.factors)
+    def pack(self, start: Mixture) -> NDArray[np.float64]:
+        variances = start.variances
         if self.shape == "tied":
             variances = start.weights[None] @ variances
         scales = np.log(np.maximum(variances, 1e-300)) / 2
         if self.shape == "full":
-            scales = start.factors[:, self.rows, self.columns].copy()
+            scales = start.full_factors[:, self.rows, self.columns].copy()
             scales[:, self.on_diagonal] = np.log(
                 np.maximum(scales[:, self.on_diagonal], 1e-300)
             )
@@ -197,10 +188,10 @@ class _Problem:
 
     def __call__(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights, means, factors = self.unpack(point)
-        target, waves = self.target, self.waves
-        phases = means @ waves  # (J, h)
+        target, frequencies = self.target, self.frequencies
+        phases = means @ frequencies  # (J, h)
         if self.shape == "full":
-            seen = np.swapaxes(factors, 1, 2) @ waves  # (J, r, h)
+            seen = np.swapaxes(factors, 1, 2) @ frequencies  # (J, r, h)
             exponent = np.einsum("jrh,jrh->jh", seen, seen)
         else:
             variances = np.einsum("jaa->ja", factors) ** 2
@@ -213,9 +204,9 @@ class _Problem:
         along = real * miss_c + imaginary * miss_s
         turn = real * miss_s - imaginary * miss_c
         by_weight = 2 * along.sum(axis=1)
-        by_mean = 2 * turn @ waves.T
+        by_mean = 2 * turn @ frequencies.T
         if self.shape == "full":
-            by_factor = -2 * np.einsum("rh,jh,jsh->jrs", waves, along, seen)
+            by_factor = -2 * np.einsum("rh,jh,jsh->jrs", frequencies, along, seen)
         else:
             by_factor = -2 * (along @ self.squares.T) * np.sqrt(variances)
         extra, slopes = self._moments(weights, means, factors)

@@ -1,23 +1,134 @@
-r"""A density of rows: a Gaussian mixture on a few directions, noise on the others.
+r"""A Gaussian mixture, and a density of rows made of one.
 
-Clusters for every k, samples and likelihoods are read off it.
+The mixture lives on a few directions of the rows; the density lifts it to all of them,
+with isotropic noise in the others. Clusters for every k, samples and likelihoods are
+read off the density; there is one sampler and one log density for all of them.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
-__all__ = ["Clusters", "Density", "find_clusters", "lloyd", "outside_variance"]
+from sketchlearn.decoders.moments.covariance import AbstractCovariance
 
-_POINTS = 4096
+__all__ = ["Density", "Mixture", "outside_variance"]
+
+_TINY = 1e-300
+"""Instead of a zero that is divided by, or whose logarithm is taken."""
+
+_LEAST_WIDTH = 1e-12
+"""Least variance of a component that has no width, as that of rows which are all the
+same, of the largest there is: its log density is then finite."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    r"""Gaussian components :math:`\sum_j \alpha_j\, \mathcal{N}(\mu_j, F_j F_j^\top)`.
+
+    Parameters
+    ----------
+    weights : array of shape (J,)
+        Positive or zero, of sum one.
+    means : array of shape (J, r)
+    factors : array of shape (J, r, r), or (J, r)
+        Roots of the covariances; of diagonal ones, the standard deviations.
+
+    Examples
+    --------
+    >>> two = Mixture(np.ones(2) / 2, np.array([[-3.0], [3.0]]), np.ones((2, 1)))
+    >>> np.round(two.log_density(np.array([[3.0]])), 3)
+    array([-1.612])
+    """
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    factors: NDArray[np.float64]
+
+    @classmethod
+    def of_covariances(
+        cls,
+        weights: NDArray[np.float64],
+        means: NDArray[np.float64],
+        covariances: NDArray[np.float64],
+    ) -> Mixture:
+        """From positive definite covariances, or the variances of diagonal ones."""
+        is_diagonal = covariances.ndim == 2
+        roots = np.sqrt(covariances) if is_diagonal else np.linalg.cholesky(covariances)
+        return cls(weights, means, np.asarray(roots))
+
+    @property
+    def full_factors(self) -> NDArray[np.float64]:
+        """Roots of the covariances as matrices, shape (J, r, r)."""
+        if self.factors.ndim == 3:
+            return self.factors
+        return np.asarray(self.factors[..., None] * np.eye(self.factors.shape[1]))
+
+    @property
+    def variances(self) -> NDArray[np.float64]:
+        """Of every component, shape (J, r)."""
+        squares = self.factors**2
+        return np.asarray(squares if squares.ndim == 2 else squares.sum(axis=2))
+
+    def sample(
+        self, n_points: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw points, and the component of each."""
+        labels = rng.choice(len(self.weights), n_points, p=self.weights)
+        points = rng.standard_normal((n_points, self.means.shape[1]))
+        if self.factors.ndim == 2:
+            return self.means[labels] + points * self.factors[labels], labels
+        for j, factor in enumerate(self.factors):
+            inside = labels == j
+            points[inside] = points[inside] @ factor.T
+        return self.means[labels] + points, labels
+
+    def spread_points(
+        self, n_points: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """About so many points with weights, equally many for each component.
+
+        Each component's lie symmetrically about its mean.
+        """
+        half = max(1, n_points // (2 * len(self.weights)))
+        unit = rng.standard_normal((len(self.weights), half, self.means.shape[1]))
+        unit = np.concatenate([unit, -unit], axis=1)
+        if self.factors.ndim == 2:
+            unit *= self.factors[:, None]
+        else:
+            unit = unit @ np.swapaxes(self.factors, 1, 2)
+        points = (self.means[:, None] + unit).reshape(-1, self.means.shape[1])
+        return points, np.repeat(self.weights / (2 * half), 2 * half)
+
+    def log_densities(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Log of weight times density of every component, shape (n, J)."""
+        r = self.means.shape[1]
+        result = np.empty((len(points), len(self.weights)))
+        largest = float(self.variances.max(initial=0.0))
+        least = max(_LEAST_WIDTH * largest, _TINY)
+        for j, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            away = (points - mean).T
+            if factor.ndim == 1:
+                widths = np.sqrt(np.maximum(factor**2, least))
+                whitened = away / widths[:, None]
+            else:
+                root = _lower_root(factor, least)
+                widths = np.diag(root)
+                whitened = solve_triangular(root, away, lower=True)
+            weight = np.log(max(float(self.weights[j]), _TINY))
+            volume = np.log(widths).sum() + r * np.log(2 * np.pi) / 2
+            result[:, j] = weight - (whitened**2).sum(axis=0) / 2 - volume
+        return result
+
+    def log_density(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Log density of each point."""
+        return np.asarray(logsumexp(self.log_densities(points), axis=1))
 
 
 @final
@@ -33,165 +144,107 @@ class Density:
     ----------
     count : float
         Number of rows it was decoded from.
-    weights : array of shape (J,)
-    means : array of shape (J, r)
-    factors : array of shape (J, r, r)
+    mixture : Mixture
+        Of z.
     lift : array of shape (d, r)
         L, of full column rank.
-    centre : array of shape (d,)
+    center : array of shape (d,)
     noise : float
         Variance in each of the d - r directions orthogonal to L.
     """
 
     count: float
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    factors: NDArray[np.float64]
+    mixture: Mixture
     lift: NDArray[np.float64]
-    centre: NDArray[np.float64]
+    center: NDArray[np.float64]
     noise: float
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Of the components."""
+        return self.mixture.weights
 
     @property
     def component_means(self) -> NDArray[np.float64]:
         """Means of the components as rows, shape (J, d)."""
-        return self.centre + self.means @ self.lift.T
+        return self.center + self.mixture.means @ self.lift.T
 
     @property
     def component_covariances(self) -> NDArray[np.float64]:
         """Covariances of the components, shape (J, d, d)."""
-        roots = self.lift @ self.factors  # (J, d, r)
-        basis = np.linalg.qr(self.lift)[0]
+        roots = self.lift @ self.mixture.full_factors  # (J, d, r)
+        basis = self.axes
         outside = self.noise * (np.eye(len(basis)) - basis @ basis.T)
         return np.asarray(roots @ np.swapaxes(roots, 1, 2) + outside)
+
+    @property
+    def axes(self) -> NDArray[np.float64]:
+        """Orthonormal directions that span the columns of L, shape (d, r)."""
+        return np.asarray(np.linalg.qr(self.lift)[0])
+
+    @property
+    def outside(self) -> float:
+        """Summed variance in the directions orthogonal to L."""
+        return self.noise * (self.lift.shape[0] - self.lift.shape[1])
 
     def sample(
         self, n_rows: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw rows, and the component of each."""
-        labels = rng.choice(len(self.weights), n_rows, p=self.weights)
-        unit = rng.standard_normal((n_rows, self.means.shape[1], 1))
-        z = self.means[labels] + (self.factors[labels] @ unit)[..., 0]
-        basis = np.linalg.qr(self.lift)[0]
-        noise = rng.standard_normal((n_rows, len(self.centre))) * self.noise**0.5
-        noise -= noise @ basis @ basis.T
-        return self.centre + z @ self.lift.T + noise, labels
+        z, labels = self.mixture.sample(n_rows, rng)
+        rows = self.center + z @ self.lift.T
+        if self.noise > 0:
+            noise = rng.standard_normal(rows.shape) * self.noise**0.5
+            rows += noise - noise @ self.axes @ self.axes.T
+        return rows, labels
 
-    def points(
-        self, rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weighted points that stand for the mixture, equally many per component.
-
-        In orthonormal coordinates of the columns of ``lift``.
-        """
-        half = max(1, _POINTS // (2 * len(self.weights)))
-        unit = rng.standard_normal((len(self.weights), half, self.means.shape[1]))
-        unit = np.concatenate([unit, -unit], axis=1)
-        z = self.means[:, None] + unit @ np.swapaxes(self.factors, 1, 2)
-        triangle = np.linalg.qr(self.lift)[1]
-        weights = np.repeat(self.weights / (2 * half), 2 * half)
-        return z.reshape(-1, z.shape[2]) @ triangle.T, weights
+    def on_axes(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coordinates on :attr:`axes` of points of the mixture."""
+        return np.asarray(z @ np.linalg.qr(self.lift)[1].T)
 
     def log_densities(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Log of weight times density of every component, shape (n, J)."""
         basis, triangle = np.linalg.qr(self.lift)
-        centred = rows - self.centre
+        centred = rows - self.center
         local = centred @ basis
+        mixture = self.mixture
+        turned = Mixture(
+            mixture.weights, mixture.means @ triangle.T, triangle @ mixture.full_factors
+        )
         d, r = self.lift.shape
+        inside = turned.log_densities(local)
+        if d == r:
+            return inside
         outside = np.maximum((centred**2).sum(axis=1) - (local**2).sum(axis=1), 0.0)
-        noise = max(self.noise, 1e-300)
+        noise = max(self.noise, _TINY)
         rest = -(outside / noise + (d - r) * np.log(2 * np.pi * noise)) / 2
-        result = np.empty((len(rows), len(self.weights)))
-        roots = triangle @ self.factors
-        # Components without width, as those of rows that are all the same.
-        least = max(1e-12 * float((roots**2).sum(axis=2).max()), 1e-300) * np.eye(r)
-        for j, mean in enumerate(self.means):
-            root = np.linalg.cholesky(roots[j] @ roots[j].T + least)
-            whitened = np.linalg.solve(root, (local - mean @ triangle.T).T)
-            volume = np.log(np.diag(root)).sum() + r * np.log(2 * np.pi) / 2
-            weight = np.log(max(float(self.weights[j]), 1e-300))
-            result[:, j] = weight - (whitened**2).sum(axis=0) / 2 - volume
-        return result + (rest[:, None] if d > r else 0.0)
+        return np.asarray(inside + rest[:, None])
 
     def score_samples(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Log density of each row."""
         return np.asarray(logsumexp(self.log_densities(rows), axis=1))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Clusters:
-    """Centres of a density, and the inertia they would have by it.
-
-    Parameters
-    ----------
-    centers : array of shape (k, d)
-    inertia : float
-        Expected squared distance of a row to its nearest centre.
-    n_iter : int
-    """
-
-    centers: NDArray[np.float64]
-    inertia: float
-    n_iter: int
-
-
-def find_clusters(
-    density: Density, n_clusters: int, *, rng: np.random.Generator, n_init: int = 10
-) -> Clusters:
-    """Solve k-means on a density instead of on rows.
-
-    Where the density has fewer distinct points than clusters, the last centres are
-    repeated.
-
-    Examples
-    --------
-    >>> two = Density(9.0, np.ones(2) / 2, np.array([[-1.0], [1.0]]),
-    ...     np.zeros((2, 1, 1)), np.ones((1, 1)), np.zeros(1), 0.0)
-    >>> found = find_clusters(two, 2, rng=np.random.default_rng(0))
-    >>> np.sort(found.centers, axis=0).ravel(), found.inertia
-    (array([-1.,  1.]), 0.0)
-    """
-    points, weights = density.points(rng)
-    points, weights = points[weights > 0], weights[weights > 0]
-    distinct = len(np.unique(points, axis=0))
-    k = min(n_clusters, distinct)
-    seed = int(rng.integers(2**31))
-    found = lloyd(points, k, n_init=n_init, seed=seed, weights=weights * len(points))
-    local = found.cluster_centers_
-    local = np.concatenate([local, np.repeat(local[-1:], n_clusters - k, axis=0)])
-    basis = np.linalg.qr(density.lift)[0]
-    outside = density.noise * (len(basis) - basis.shape[1])
-    inertia = float(found.inertia_) / len(points) + outside
-    return Clusters(density.centre + local @ basis.T, inertia, int(found.n_iter_))
-
-
-def lloyd(
-    points: NDArray[np.float64],
-    k: int,
-    *,
-    seed: int,
-    n_init: int = 1,
-    max_iter: int = 300,
-    weights: NDArray[np.float64] | None = None,
-) -> KMeans:
-    """k-means on points of our own, of which some may be nearly the same."""
-    search = KMeans(k, n_init=n_init, max_iter=max_iter, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SklearnConvergenceWarning)
-        return search.fit(points, sample_weight=weights)
-
-
 def outside_variance(
-    covariance: NDArray[np.float64], lift: NDArray[np.float64]
+    covariance: AbstractCovariance, lift: NDArray[np.float64]
 ) -> float:
     """Mean variance in the directions orthogonal to the columns of ``lift``.
 
     Examples
     --------
-    >>> outside_variance(np.diag([4.0, 2.0, 3.0]), np.eye(3)[:, :1])
+    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> outside_variance(DenseCovariance(np.diag([4.0, 2.0, 3.0])), np.eye(3)[:, :1])
     2.5
     """
     d, r = lift.shape
     basis = np.linalg.qr(lift)[0]
-    inside = np.trace(basis.T @ covariance @ basis)
-    return max(float(np.trace(covariance) - inside), 0.0) / max(int(d - r), 1)
+    inside = float(np.sum(basis * (covariance @ basis)))
+    return max(float(covariance.variances.sum()) - inside, 0.0) / max(int(d - r), 1)
+
+
+def _lower_root(factor: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+    """A triangular root of ``F Fᵀ`` with pivots that can be divided by."""
+    if not np.triu(factor, 1).any() and (np.diag(factor) ** 2 > least).all():
+        return factor
+    covariance = factor @ factor.T + least * np.eye(len(factor))
+    return np.asarray(np.linalg.cholesky(covariance))

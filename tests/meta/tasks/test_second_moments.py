@@ -16,17 +16,13 @@ from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import ConfigError, FeatureMapError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
+from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.runs import build_run, train_run
-from sketchlearn.meta.second_moments import (
-    CorrelationConfig,
-    CorrelationProblem,
-    PaddedMomentProblem,
-    log_area_ratio,
-    stein_loss,
-)
 from sketchlearn.meta.sqnet import TrainableSQNet
+from sketchlearn.meta.tasks.correlations import CorrelationConfig, CorrelationProblem
+from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
 from sketchlearn.sqnet import SQNetSpec
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sketchlearn.meta import synthetic
-from sketchlearn.meta.synthetic import random_correlation
+from sketchlearn.meta import correlation_matrices
+from sketchlearn.meta.correlation_matrices import random_correlation
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 12, 60])
@@ -38,7 +38,7 @@ def test_each_of_the_three_laws_has_an_equal_chance(monkeypatch):
         return law
 
     for name in counts:
-        monkeypatch.setattr(synthetic, name, counted(name))
+        monkeypatch.setattr(correlation_matrices, name, counted(name))
     rng = np.random.default_rng(0)
     for _ in range(900):
         random_correlation(2, rng)
@@ -49,6 +49,6 @@ def test_each_of_the_three_laws_has_an_equal_chance(monkeypatch):
 
 def test_features_of_a_field_are_never_opposite():
     for seed in range(20):
-        field = synthetic._smooth_field(20, np.random.default_rng(seed))
+        field = correlation_matrices._smooth_field(20, np.random.default_rng(seed))
         assert field.min() >= 0
         assert np.allclose(np.diag(field), 1)

@@ -8,8 +8,8 @@ from torch import nn
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.episodes import AbstractRowTask, EpisodeConfig, RowProblem
 from sketchlearn.meta.sqnet import TrainableSQNet
-from sketchlearn.meta.tasks import AbstractTask, EpisodeConfig, RowProblem
 from sketchlearn.meta.trainer import train
 from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.sqnet import SQNetSpec
@@ -28,7 +28,7 @@ NARROW = numbered("narrow", 40, 3, offset=200_000)
 OTHER = numbered("other", 50, 4, offset=300_000)
 
 
-class MeanTask(AbstractTask):
+class MeanTask(AbstractRowTask):
     def target(self, rows):
         return rows.mean(dim=1)
 
@@ -209,7 +209,7 @@ def test_features_within_the_bound_are_not_clipped():
     assert float(noise.std()) == pytest.approx(expected, rel=0.03)
 
 
-class SecondMomentTask(AbstractTask):
+class SecondMomentTask(AbstractRowTask):
     """The lower triangle of E[xxᵀ], judged by its mean absolute error."""
 
     def target(self, rows):

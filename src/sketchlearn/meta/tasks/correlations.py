@@ -1,9 +1,9 @@
-r"""Learning to decode second moments, without ever drawing a row.
+r"""The equivariant prior behind PCA and ridge, learned without ever drawing a row.
 
 The sketch of quadratic features is a function of :math:`R = E[xx^\top]` alone, so the
 correlations of every dataset are computed once, and an episode is a random choice of
-features: a sub-matrix. Two problems share this: the paper's Sketch-Query Network, and
-the equivariant prior of :mod:`sketchlearn.decoders.moments.equivariant`.
+features: a sub-matrix. What is trained is the prior of
+:mod:`sketchlearn.decoders.moments.equivariant`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,29 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
-from functools import lru_cache
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.low_rank import symmetric_matrix
+from sketchlearn.decoders.moments.equivariant import PriorSpec
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.config import refuse_unknown
+from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
+from sketchlearn.meta.correlation_matrices import (
+    dataset_correlations,
+    random_correlation,
+)
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.problems import AbstractProblem
-from sketchlearn.meta.sqnet import TrainableSQNet
-from sketchlearn.meta.synthetic import random_correlation
+from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 
-__all__ = [
-    "CorrelationConfig",
-    "CorrelationProblem",
-    "PaddedMomentProblem",
-    "log_area_ratio",
-    "stein_loss",
-]
+__all__ = ["CorrelationConfig", "CorrelationProblem"]
 
 SIZES = (100, 500, 1000, 2000)
 """Sketch sizes of the validation, as in the paper's figures."""
@@ -109,7 +107,7 @@ class CorrelationProblem(AbstractProblem):
         for data in training:
             group = data.kind if data.real else SIMULATED
             group = group if config.shares else "all"
-            matrix = torch.from_numpy(_correlations(data, active_only=True))
+            matrix = torch.from_numpy(dataset_correlations(data, active_only=True))
             self._pools.setdefault(group, []).append(matrix)
         shares = config.shares or {"all": 1.0}
         for group in shares:
@@ -214,171 +212,12 @@ class CorrelationProblem(AbstractProblem):
                 return matrix[chosen[:, None], chosen]
 
 
-@final
-class PaddedMomentProblem(AbstractProblem):
-    r"""The paper's own problem: :math:`\lVert \mathrm{vec}_{LT}(R) - \psi(z)\rVert_1`.
-
-    Standardised datasets of at most ``n_features`` random features, padded with
-    zeros (paper, eq. comp-pca-neural-loss).
-
-    Parameters
-    ----------
-    training, held_out : sequences of MetaDataset
-        Their correlations are computed now.
-    n_features : int
-        Width of a padded row, 196 in the paper.
-    episodes : int
-        Datasets in a batch, 64 in the paper.
-    """
-
-    def __init__(
-        self,
-        training: Sequence[MetaDataset],
-        held_out: Sequence[MetaDataset],
-        *,
-        n_features: int = 196,
-        episodes: int = 64,
-    ) -> None:
-        if not training or not held_out:
-            raise ConfigError("give datasets to train on and datasets to hold out.")
-        self._d, self._episodes = n_features, episodes
-        self._training = [_correlations(data) for data in training]
-        rng = np.random.default_rng(0)
-        matrices = [_correlations(data) for data in held_out]
-        self._held_out = [_padded(matrix, n_features, rng) for matrix in matrices]
-
-    @override
-    def draw(self, rng: np.random.Generator) -> Tensor:
-        chosen = rng.integers(len(self._training), size=self._episodes)
-        parts = [_padded(self._training[index], self._d, rng) for index in chosen]
-        return torch.from_numpy(np.stack(parts))
-
-    @override
-    def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
-        assert isinstance(model, TrainableSQNet)
-        i, j = np.tril_indices(self._d)
-        found = model.decode(model.sketch_moments(batch))
-        return (found - batch[:, i, j]).abs().mean()
-
-    @override
-    def validate(self, model: nn.Module) -> dict[str, float]:
-        """Mean absolute error, which decides, and LRE on held-out datasets."""
-        assert isinstance(model, TrainableSQNet)
-        batch = torch.from_numpy(np.stack(self._held_out))
-        found = model.decode(model.sketch_moments(batch)).double().numpy()
-        scores = [
-            pca_log_relative_error(matrix.astype(np.float64), leading_components(full))
-            for full, matrix in zip(
-                symmetric_matrix(found), self._held_out, strict=True
-            )
-        ]
-        error = float(self.loss(model, batch))
-        return {"score": error, "lre": float(np.mean(scores))}
-
-
-def log_area_ratio(found: Tensor, truth: Tensor, gap: float = 0.02) -> Tensor:
-    r"""Differentiable log ratio of reconstruction errors, the LRE of PCA.
-
-    The area under the reconstruction error is :math:`\sum_j w_j\, v_j^\top R v_j` with
-    eigenvectors :math:`v_j` of ``found`` and weights growing with the rank j. Its
-    gradient (Daleckii and Krein) is
-    :math:`V\big(V^\top R V \circ \tfrac{w_i - w_j}{\lambda_i - \lambda_j}\big)V^\top`;
-    where eigenvalues are closer than ``gap`` the quotient is damped.
-
-    Parameters
-    ----------
-    found, truth : tensors of shape (b, d, d)
-        Symmetric; only ``found`` gets a gradient.
-    gap : float
-        Damping of the gradient, in units of eigenvalues.
-
-    Examples
-    --------
-    >>> R = torch.diag(torch.tensor([3.0, 1.0]))[None]
-    >>> log_area_ratio(R, R), log_area_ratio(torch.linalg.inv(R), R).exp()
-    (tensor([0.]), tensor([3.]))
-    """
-    area: Tensor = _ErrorArea.apply(found, truth, gap)  # type: ignore[no-untyped-call]
-    values = torch.linalg.eigvalsh(truth).flip(-1)
-    exact: Tensor = (values * _rank_weights(truth)).sum(dim=-1)
-    return area.log() - exact.log()
-
-
-def stein_loss(found: Tensor, truth: Tensor) -> Tensor:
-    r"""Gaussian likelihood loss :math:`(\mathrm{tr}\hat R^{-1}R + \log\det\hat R)/d`.
-
-    ``found`` gets 0.01 added on its diagonal.
-    """
-    d = truth.shape[-1]
-    root = torch.linalg.cholesky(found + 0.01 * torch.eye(d).to(found))
-    trace = torch.diagonal(torch.cholesky_solve(truth, root), dim1=1, dim2=2)
-    logs = torch.diagonal(root, dim1=1, dim2=2).log()
-    loss: Tensor = (trace.sum(dim=1) + 2 * logs.sum(dim=1)) / d
-    return loss
-
-
-class _ErrorArea(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, found: Tensor, truth: Tensor, gap: float) -> Tensor:
-        values, vectors = torch.linalg.eigh((found + found.mT) / 2)
-        values, vectors = values.flip(-1), vectors.flip(-1)
-        rotated = vectors.mT @ truth @ vectors
-        ctx.save_for_backward(values, vectors, rotated)
-        ctx.gap = gap
-        captured = torch.diagonal(rotated, dim1=-2, dim2=-1)
-        return (captured * _rank_weights(truth)).sum(dim=-1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        values, vectors, rotated = ctx.saved_tensors
-        weights = _rank_weights(rotated)
-        steps = values[..., :, None] - values[..., None, :]
-        quotient = (weights[:, None] - weights) * steps / (steps**2 + ctx.gap**2)
-        inner = vectors @ (rotated * quotient) @ vectors.mT
-        return gradients[0][..., None, None] * inner, None, None
-
-
-def _rank_weights(matrix: Tensor) -> Tensor:
-    """Component j (from 0) is missing from the errors at ranks 1..j: trapezoid rule."""
-    weights = torch.arange(matrix.shape[-1]).to(matrix) - 0.5
-    weights[0] = 0.0
-    return weights
-
-
-@lru_cache(maxsize=256)
-def _correlations(
-    data: MetaDataset, *, active_only: bool = False
-) -> NDArray[np.float32]:
-    """Correlations of all features; constant ones have zeros, or are left out."""
-    every = np.arange(data.n_rows), np.arange(data.n_features)
-    rows = data.take(*every)
-    if active_only:
-        rows = rows[:, rows.std(axis=0) > 0]
-    total = np.zeros((rows.shape[1], rows.shape[1]))
-    for part in np.array_split(rows, max(1, len(rows) // 4096)):
-        total += part.T @ part
-    matrix = (total / len(rows)).astype(np.float32)
-    if active_only:
-        np.fill_diagonal(matrix, 1.0)
-    return matrix
-
-
-def _padded(
-    matrix: NDArray[np.float32], size: int, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Random features of a dataset, zeros for those it does not have."""
-    chosen = rng.permutation(len(matrix))[:size]
-    padded = np.zeros((size, size), np.float32)
-    padded[: len(chosen), : len(chosen)] = matrix[np.ix_(chosen, chosen)]
-    return padded
-
-
 Case = tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
 
 
 def _cases(data: MetaDataset, max_features: int) -> list[Case]:
     """Sketch size, correlations, kept features and Ω: always the same."""
-    whole = _correlations(data, active_only=True).astype(np.float64)
+    whole = dataset_correlations(data, active_only=True).astype(np.float64)
     rng = np.random.default_rng(0)
     chosen = rng.permutation(len(whole))[:max_features]
     matrix, d = whole[np.ix_(chosen, chosen)], len(chosen)
@@ -390,3 +229,16 @@ def _cases(data: MetaDataset, max_features: int) -> list[Case]:
             omega = random_groups(len(kept), columns, int(rng.integers(2**62)))
             cases.append((size, matrix, kept, omega))
     return cases
+
+
+def _build(
+    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
+) -> tuple[PriorNetwork, CorrelationProblem]:
+    problem = CorrelationProblem(
+        training, held_out, CorrelationConfig.from_dict(config.problem)
+    )
+    spec = PriorSpec.from_dict(config.model)
+    return PriorNetwork(spec, seed=config.train.seed), problem
+
+
+TASK = Task("correlations", _build)

@@ -1,7 +1,8 @@
-"""Tasks, and the episodes a network is trained on for them.
+"""Episodes of rows, for what is to be read off the rows of any dataset.
 
 An episode draws a dataset, a support set of rows for the sketch and fresh rows for
-the loss. A new task is one small class; networks and training are not known here.
+the loss. What is to be learned is one small class; networks and training are not known
+here.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem
 
-__all__ = ["AbstractTask", "EpisodeConfig", "Episodes", "RowProblem"]
+__all__ = ["AbstractRowTask", "EpisodeConfig", "Episodes", "RowProblem"]
 
 
-class AbstractTask(ABC):
+class AbstractRowTask(ABC):
     """What is to be learned from the rows of a dataset.
 
     Rows have shape (episodes, n, n_features), predictions what the decoder gives.
@@ -130,7 +131,7 @@ class RowProblem(AbstractProblem):
 
     Parameters
     ----------
-    task : AbstractTask
+    task : AbstractRowTask
         Target, loss and metric.
     datasets : sequence of MetaDataset
         Training datasets.
@@ -142,7 +143,7 @@ class RowProblem(AbstractProblem):
 
     def __init__(
         self,
-        task: AbstractTask,
+        task: AbstractRowTask,
         datasets: Sequence[MetaDataset],
         config: EpisodeConfig,
         *,

@@ -1,14 +1,37 @@
-"""Correlation matrices without data: smooth fields, factor models, clusters.
+"""Correlation matrices to learn from: of datasets, and without data.
 
-They widen what a decoder is trained on beyond the datasets at hand.
+Those without data are smooth fields, factor models and clusters; they widen what a
+decoder is trained on beyond the datasets at hand.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["random_correlation"]
+from sketchlearn.meta.datasets import MetaDataset
+
+__all__ = ["dataset_correlations", "random_correlation"]
+
+
+@lru_cache(maxsize=256)
+def dataset_correlations(
+    data: MetaDataset, *, active_only: bool = False
+) -> NDArray[np.float32]:
+    """Correlations of all features; constant ones have zeros, or are left out."""
+    every = np.arange(data.n_rows), np.arange(data.n_features)
+    rows = data.take(*every)
+    if active_only:
+        rows = rows[:, rows.std(axis=0) > 0]
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for part in np.array_split(rows, max(1, len(rows) // 4096)):
+        total += part.T @ part
+    matrix = (total / len(rows)).astype(np.float32)
+    if active_only:
+        np.fill_diagonal(matrix, 1.0)
+    return matrix
 
 
 def random_correlation(

@@ -8,16 +8,17 @@ from sketchlearn import sketch_rows
 from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
 from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
 from sketchlearn.meta.ckm import TrainableCKM
-from sketchlearn.meta.clustering import (
+from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.descent import kmeans_loss
+from sketchlearn.meta.runs import train_run
+from sketchlearn.meta.tasks.base import find_tasks
+from sketchlearn.meta.tasks.iterative_ckm import (
     ClusteringConfig,
     ClusteringProblem,
     build_ckm,
     evolve_ckm,
 )
-from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
-from sketchlearn.meta.datasets import MetaDataset
-from sketchlearn.meta.descent import kmeans_loss
-from sketchlearn.meta.runs import TASKS, train_run
 from sketchlearn.meta.trainer import train
 from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.registry import load_card, load_model
@@ -205,7 +206,7 @@ def test_the_task_builds_the_papers_form_with_one_matrix():
         model={"sketch_size": 20, "n_steps": 5},
         problem=SMALL,
     )
-    assert TASKS["iterative-ckm"] is build_ckm
+    assert find_tasks()["iterative-ckm"].build is build_ckm
     model, problem = build_ckm(config, TRAINING, HELD_OUT)
     assert model.weight.shape == (196, 10)
     assert draw(problem).directions.shape[-1] == 20

@@ -8,20 +8,20 @@ import pytest
 
 from paper_folder import write_paper_folder
 from sketchlearn.errors import ConfigError
-from sketchlearn.experiments.pca import (
+from sketchlearn.experiments.pca.comparison import (
     PCAResults,
     SetInfo,
     dataset_table,
     evaluate_methods,
-    mean_by_size,
     summary_tables,
-    train_networks,
 )
-from sketchlearn.experiments.pca_figures import errors_by_rank
-from sketchlearn.experiments.pca_methods import METHODS, Method
-from sketchlearn.experiments.pca_privacy import FULL, measure_privacy
-from sketchlearn.experiments.pca_reproduction import PCAPlan, reproduce_pca
-from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet
+from sketchlearn.experiments.pca.figures import errors_by_rank
+from sketchlearn.experiments.pca.methods import METHODS, Method
+from sketchlearn.experiments.pca.privacy import FULL, measure_privacy
+from sketchlearn.experiments.pca.reproduction import PCAPlan, reproduce_pca
+from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
+from sketchlearn.experiments.pca.training import train_networks
+from sketchlearn.experiments.protocol import mean_by_size
 from sketchlearn.meta.config import load_config
 from sketchlearn.sqnet import SQNet
 

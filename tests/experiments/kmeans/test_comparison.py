@@ -12,32 +12,32 @@ from click.testing import CliRunner
 from paper_folder import write_paper_folder
 from sketchlearn.cli import main
 from sketchlearn.errors import ConfigError, RowsError
-from sketchlearn.experiments import kmeans_figures, kmeans_privacy
-from sketchlearn.experiments.kmeans import (
+from sketchlearn.experiments.kmeans import figures, privacy
+from sketchlearn.experiments.kmeans.comparison import (
     KMeansResults,
     evaluate_clusterings,
     ratio_table,
     summary_tables,
 )
-from sketchlearn.experiments.kmeans_figures import draw_private_ratios
-from sketchlearn.experiments.kmeans_methods import (
+from sketchlearn.experiments.kmeans.figures import draw_private_ratios
+from sketchlearn.experiments.kmeans.methods import (
     METHODS,
     ClusterMethod,
     fourier_plan,
     kmeans_method,
 )
-from sketchlearn.experiments.kmeans_privacy import (
+from sketchlearn.experiments.kmeans.privacy import (
     CKM,
     PrivateRatios,
     measure_private_ratios,
 )
-from sketchlearn.experiments.kmeans_reproduction import KMeansPlan
-from sketchlearn.experiments.kmeans_sets import (
+from sketchlearn.experiments.kmeans.reproduction import KMeansPlan
+from sketchlearn.experiments.kmeans.sets import (
     ClusterSet,
     inertia,
     load_cluster_sets,
 )
-from sketchlearn.experiments.kmeans_timing import TIMED, measure_times
+from sketchlearn.experiments.kmeans.timing import TIMED, measure_times
 
 # Ten pairs of points, 1 apart within and 100 between: Lloyd's inertia is ten halves.
 MIDDLES = 100.0 * np.arange(10)[:, None]
@@ -165,7 +165,7 @@ def test_times_are_measured_for_every_number_of_rows_beside_lloyd():
 
 
 def test_noise_makes_private_centres_worse(tmp_path, monkeypatch):
-    monkeypatch.setattr(kmeans_privacy, "EPSILONS", (0.01,))
+    monkeypatch.setattr(privacy, "EPSILONS", (0.01,))
     entries = []
     corners = np.random.default_rng(0).integers(0, 256, size=(10, 4))
     for name, split in (("MNIST", "test"), ("EMNIST-digits", "train")):
@@ -189,7 +189,7 @@ def test_noise_makes_private_centres_worse(tmp_path, monkeypatch):
 def test_both_trainings_of_iterative_ckm_share_a_panel(monkeypatch, tmp_path):
     drawn = []
     monkeypatch.setattr(
-        kmeans_figures,
+        figures,
         "draw_lines",
         lambda panels, path, **options: drawn.extend(panels),
     )

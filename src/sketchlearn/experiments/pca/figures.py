@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.experiments.pca import REAL, PCAResults, mean_by_size
-from sketchlearn.experiments.pca_methods import METHODS, OURS, SQNET, Method
-from sketchlearn.experiments.pca_privacy import (
-    DELTA,
-    EPSILONS,
+from sketchlearn.experiments.pca.comparison import REAL, PCAResults
+from sketchlearn.experiments.pca.methods import METHODS, OURS, SQNET, Method
+from sketchlearn.experiments.pca.privacy import (
     FULL,
     SETTINGS,
     PrivacyCurves,
 )
-from sketchlearn.experiments.pca_sets import EvaluationSet
+from sketchlearn.experiments.pca.sets import EvaluationSet
+from sketchlearn.experiments.protocol import DELTA, EPSILONS, mean_by_size
 from sketchlearn.metrics import leading_components
 from sketchlearn.report import (
     Line,

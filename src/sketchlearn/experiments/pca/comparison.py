@@ -7,21 +7,16 @@ split, and all other settings are fixed beforehand.
 
 from __future__ import annotations
 
-import importlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, final
 
 import numpy as np
 
-from sketchlearn.experiments.pca_methods import METHODS, OURS, Method, weights_file
-from sketchlearn.experiments.pca_sets import EvaluationSet
-from sketchlearn.files.weights import save_weights
-from sketchlearn.meta.config import RunConfig
-from sketchlearn.meta.datasets import load_folder
+from sketchlearn.experiments.pca.methods import METHODS, OURS, Method
+from sketchlearn.experiments.pca.sets import EvaluationSet
+from sketchlearn.experiments.protocol import mean_by_size
 from sketchlearn.report import Cell, format_table
 
 __all__ = [
@@ -31,9 +26,7 @@ __all__ = [
     "SetInfo",
     "dataset_table",
     "evaluate_methods",
-    "mean_by_size",
     "summary_tables",
-    "train_networks",
 ]
 
 SIZES = (20, 100, 200, 500, 1000, 2000)
@@ -196,75 +189,6 @@ def dataset_table(
         heads += [f"SQNet {size}" for size in results.sizes]
         title += "; to the right, SQNet as printed in the paper"
     return format_table(heads, rows, title=title)
-
-
-def mean_by_size(
-    scores: Mapping[str, Mapping[int, float]],
-    names: Sequence[str],
-    sizes: Sequence[int],
-) -> list[float]:
-    """Mean over sets at each size; NaN where a set has no value.
-
-    Examples
-    --------
-    >>> mean_by_size({"a": {20: 1.0}, "b": {20: 2.0}}, ["a", "b"], [20, 100])
-    [1.5, nan]
-    """
-    values = [
-        [scores.get(name, {}).get(size, np.nan) for size in sizes] for name in names
-    ]
-    means: list[float] = np.mean(values, axis=0).tolist()
-    return means
-
-
-def train_networks(
-    config: RunConfig,
-    data: str | os.PathLike[str],
-    weights: str | os.PathLike[str],
-    *,
-    sizes: Sequence[int] = SIZES,
-    say: Say = lambda text: None,
-) -> bool:
-    """Train the paper's SQNet for every size that has no weights yet.
-
-    Only datasets of the training split are read. A training that was interrupted goes
-    on where it stopped.
-
-    Parameters
-    ----------
-    config : RunConfig
-        As in ``configs/pca-sqnet.toml``; its sketch size is replaced.
-    data : path
-        Holds ``data/MANIFEST.json``.
-    weights : path
-        Where to put ``pca-sqnet-{size}.safetensors``; made if it does not exist.
-    sizes : sequence of int
-        Sketch sizes.
-    say : callable
-        Receives lines of progress.
-
-    Returns
-    -------
-    bool
-        False if the training was interrupted.
-    """
-    # Training needs torch, which nothing else here does.
-    runs = importlib.import_module("sketchlearn.meta.runs")
-    folder = Path(weights)
-    folder.mkdir(parents=True, exist_ok=True)
-    datasets = load_folder(Path(data, "data"), split="train")
-    for size in sizes:
-        path = folder / weights_file(size)
-        if path.is_file():
-            say(f"{path} exists: not trained again.")
-            continue
-        say(f"training {path.name} ...")
-        sized = replace(config, model={**config.model, "sketch_size": size})
-        done = runs.train_run(sized, datasets, folder=f"{path}.run")
-        if done.result.stopped == "interrupt":
-            return False
-        save_weights(done.model.to_weights(done.card), path)
-    return True
 
 
 def _scores(

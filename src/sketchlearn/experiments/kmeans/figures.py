@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchlearn.experiments.kmeans import KMeansResults
-from sketchlearn.experiments.kmeans_methods import METHODS, OURS
-from sketchlearn.experiments.kmeans_privacy import PrivateRatios
-from sketchlearn.experiments.kmeans_timing import LLOYD, TimingCurves
-from sketchlearn.experiments.pca import mean_by_size
-from sketchlearn.experiments.pca_privacy import DELTA, EPSILONS
+from sketchlearn.experiments.kmeans.comparison import KMeansResults
+from sketchlearn.experiments.kmeans.methods import METHODS, OURS
+from sketchlearn.experiments.kmeans.privacy import PrivateRatios
+from sketchlearn.experiments.kmeans.timing import LLOYD, TimingCurves
+from sketchlearn.experiments.protocol import DELTA, EPSILONS, mean_by_size
 from sketchlearn.report import Line, LinePanel, draw_lines
 
 __all__ = ["draw_private_ratios", "draw_ratios", "draw_times"]

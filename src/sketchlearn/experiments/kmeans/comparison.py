@@ -16,8 +16,8 @@ from typing import Any, final
 import numpy as np
 
 from sketchlearn.errors import ConvergenceWarning
-from sketchlearn.experiments.kmeans_methods import METHODS, OURS, ClusterMethod
-from sketchlearn.experiments.kmeans_sets import ClusterSet
+from sketchlearn.experiments.kmeans.methods import METHODS, OURS, ClusterMethod
+from sketchlearn.experiments.kmeans.sets import ClusterSet
 from sketchlearn.report import Cell, format_table
 
 __all__ = [

@@ -26,7 +26,7 @@ from sketchlearn.decoders.clusters.atoms import Clusters
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
-from sketchlearn.experiments.kmeans_sets import N_CLUSTERS
+from sketchlearn.experiments.kmeans.sets import N_CLUSTERS
 from sketchlearn.features.kernel import (
     FourierFeatures,
     FrequencyLaw,

@@ -5,7 +5,7 @@ import pytest
 
 from paper_folder import write_paper_folder
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.experiments.pca_sets import (
+from sketchlearn.experiments.pca.sets import (
     Estimate,
     EvaluationSet,
     load_sets,

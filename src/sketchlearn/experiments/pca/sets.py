@@ -20,7 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
-from sketchlearn.experiments.selection import select_test_sets
+from sketchlearn.experiments.protocol import (
+    N_FEATURES,
+    random_features,
+    select_test_sets,
+)
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.metrics import (
     leading_components,
@@ -31,16 +35,11 @@ from sketchlearn.metrics import (
 )
 
 __all__ = [
-    "N_FEATURES",
     "Estimate",
     "EvaluationSet",
     "load_sets",
     "printed_errors",
-    "random_features",
 ]
-
-N_FEATURES = 196
-"""Features drawn from each dataset, and width of a padded row."""
 
 
 @final
@@ -139,11 +138,6 @@ class EvaluationSet:
         among, cross = self.second_moment[1:, 1:], self.second_moment[0, 1:]
         penalty = np.linalg.norm(among) * np.eye(len(among))
         return np.asarray(np.linalg.solve(among + penalty, cross), np.float64)
-
-
-def random_features(data: MetaDataset) -> NDArray[np.int64]:
-    """The features of the experiment, the same ones of every set of that width."""
-    return np.random.default_rng(0).permutation(data.n_features)[:N_FEATURES]
 
 
 def load_sets(

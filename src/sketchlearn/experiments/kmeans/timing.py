@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from sketchlearn.experiments.kmeans_methods import OURS, kmeans_method
-from sketchlearn.experiments.kmeans_sets import N_CLUSTERS, inertia
+from sketchlearn.experiments.kmeans.methods import OURS, kmeans_method
+from sketchlearn.experiments.kmeans.sets import N_CLUSTERS, inertia
 
 __all__ = [
     "COUNTS",

@@ -19,8 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
 from sketchlearn.errors import RowsError
-from sketchlearn.experiments.pca_sets import random_features
-from sketchlearn.experiments.selection import select_test_sets
+from sketchlearn.experiments.protocol import random_features, select_test_sets
 from sketchlearn.meta.datasets import MetaDataset
 
 __all__ = ["N_CLUSTERS", "ClusterSet", "inertia", "load_cluster_sets"]

@@ -36,7 +36,7 @@ from sketchlearn.decoders.moments.query_network import QueryNetwork
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
-from sketchlearn.experiments.pca_sets import Estimate, EvaluationSet
+from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
 from sketchlearn.plans.moments import LEARNED, moment_decoder

@@ -9,44 +9,44 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
 
-from sketchlearn.experiments.kmeans import (
+import click
+
+from sketchlearn.experiments.base import RESULTS, TABLES, Experiment
+from sketchlearn.experiments.kmeans.comparison import (
     SIZES,
     KMeansResults,
     evaluate_clusterings,
     ratio_table,
     summary_tables,
 )
-from sketchlearn.experiments.kmeans_figures import (
+from sketchlearn.experiments.kmeans.figures import (
     draw_private_ratios,
     draw_ratios,
     draw_times,
 )
-from sketchlearn.experiments.kmeans_methods import (
+from sketchlearn.experiments.kmeans.methods import (
     METHODS,
     OURS,
     ClusterMethod,
     kmeans_method,
 )
-from sketchlearn.experiments.kmeans_privacy import (
+from sketchlearn.experiments.kmeans.privacy import (
     PRIVATE,
     PrivateRatios,
     measure_private_ratios,
 )
-from sketchlearn.experiments.kmeans_sets import ClusterSet, load_cluster_sets
-from sketchlearn.experiments.kmeans_timing import (
+from sketchlearn.experiments.kmeans.sets import ClusterSet, load_cluster_sets
+from sketchlearn.experiments.kmeans.timing import (
     COUNTS,
     TIMED,
     TimingCurves,
     measure_times,
 )
-from sketchlearn.experiments.pca_privacy import EPSILONS
-from sketchlearn.experiments.selection import require_plan
+from sketchlearn.experiments.protocol import EPSILONS, require_plan
 from sketchlearn.report import Cell, format_table, require_plots
 from sketchlearn.version import __version__
 
-__all__ = ["RESULTS", "KMeansPlan", "reproduce_kmeans", "show_clusterings"]
-
-RESULTS, TABLES = "results.json", "tables.txt"
+__all__ = ["EXPERIMENT", "KMeansPlan", "reproduce_kmeans", "show_clusterings"]
 
 SMALLEST = 50
 """Sizes below cannot hold ten centres."""
@@ -207,3 +207,17 @@ def _as_json(
         "privacy": None if private is None else asdict(private),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+EXPERIMENT = Experiment(
+    name="kmeans",
+    summary="k-means: inertia over Lloyd's of every method on the real test sets.",
+    quick="One set, one size, few rows.",
+    plan=KMeansPlan,
+    run=reproduce_kmeans,
+    options=(
+        click.Option(
+            ["--complete"], is_flag=True, help="Slow methods on all sets: hours."
+        ),
+    ),
+)

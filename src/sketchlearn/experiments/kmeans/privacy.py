@@ -33,9 +33,8 @@ from sketchlearn.errors import (
     TooNoisy,
 )
 from sketchlearn.estimators.kmeans import CompressiveKMeans
-from sketchlearn.experiments.kmeans_sets import N_CLUSTERS, ClusterSet
-from sketchlearn.experiments.pca_privacy import DELTA, EPSILONS
-from sketchlearn.experiments.pca_sets import random_features
+from sketchlearn.experiments.kmeans.sets import N_CLUSTERS, ClusterSet
+from sketchlearn.experiments.protocol import DELTA, EPSILONS, random_features
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.scaling import Scaling

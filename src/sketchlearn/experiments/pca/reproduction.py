@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
-from sketchlearn.experiments.pca import (
+import click
+
+from sketchlearn.experiments.base import RESULTS, TABLES, Experiment
+from sketchlearn.experiments.pca.comparison import (
     REAL,
     SIZES,
     PCAResults,
@@ -18,30 +22,30 @@ from sketchlearn.experiments.pca import (
     evaluate_methods,
     summary_tables,
 )
-from sketchlearn.experiments.pca_figures import (
+from sketchlearn.experiments.pca.figures import (
     draw_component_errors,
     draw_privacy,
     draw_scatter,
     draw_sizes,
 )
-from sketchlearn.experiments.pca_methods import METHODS, OURS, SQNET, pca_method
-from sketchlearn.experiments.pca_privacy import (
+from sketchlearn.experiments.pca.methods import METHODS, OURS, SQNET, pca_method
+from sketchlearn.experiments.pca.privacy import (
     PUBLIC,
     PrivacyCurves,
     measure_privacy,
 )
-from sketchlearn.experiments.pca_sets import (
+from sketchlearn.experiments.pca.sets import (
     EvaluationSet,
     load_sets,
     printed_errors,
 )
-from sketchlearn.experiments.selection import require_plan
+from sketchlearn.experiments.pca.training import train_networks
+from sketchlearn.experiments.protocol import require_plan
+from sketchlearn.meta.config import load_config
 from sketchlearn.report import require_plots
 from sketchlearn.version import __version__
 
-__all__ = ["RESULTS", "PCAPlan", "reproduce_pca", "show_results"]
-
-RESULTS, TABLES = "results.json", "tables.txt"
+__all__ = ["EXPERIMENT", "PCAPlan", "reproduce_pca", "show_results"]
 
 PRINTED_NOTE = (
     "Printed values are relative to the paper's own error at its largest sketch, for\n"
@@ -212,3 +216,45 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _train_and_reproduce(
+    data: str,
+    output: str,
+    plan: PCAPlan,
+    *,
+    say: Callable[[str], object],
+    weights: str | None,
+    training: bool,
+    config: str,
+    preset: str,
+) -> str:
+    if training and weights is None:
+        raise click.UsageError("--train needs --weights FOLDER to write to.")
+    if training and weights is not None:
+        settings = load_config(config, preset)
+        if not train_networks(settings, data, weights, sizes=plan.sizes, say=say):
+            say("interrupted; go on with the same command.")
+            sys.exit(130)
+    return show_results(reproduce_pca(data, output, plan, weights=weights, say=say))
+
+
+EXPERIMENT = Experiment(
+    name="pca",
+    summary="PCA and ridge regression: every method on the test sets of a folder.",
+    quick="Two sets, two sizes, one sketch.",
+    plan=PCAPlan,
+    run=_train_and_reproduce,
+    options=(
+        click.Option(
+            ["--weights"], type=click.Path(), help="Folder of the paper's networks."
+        ),
+        click.Option(
+            ["--train", "training"], is_flag=True, help="Train those not in WEIGHTS."
+        ),
+        click.Option(["--config"], default="configs/pca-sqnet.toml", show_default=True),
+        click.Option(
+            ["--preset"], default="cpu", show_default=True, help="Table of CONFIG."
+        ),
+    ),
+)

@@ -26,7 +26,9 @@ from numpy.typing import ArrayLike, NDArray
 from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.errors import PrivacyWarning, RowsError, TooNoisy
 from sketchlearn.estimators.pca import CompressivePCA
-from sketchlearn.experiments.pca_sets import (
+from sketchlearn.experiments.protocol import (
+    DELTA,
+    EPSILONS,
     N_FEATURES,
     random_features,
 )
@@ -39,8 +41,6 @@ from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [
-    "DELTA",
-    "EPSILONS",
     "FULL",
     "PUBLIC",
     "SETTINGS",
@@ -49,8 +49,6 @@ __all__ = [
     "measure_privacy",
 ]
 
-EPSILONS = (0.01, 0.1, 1.0, 10.0)
-DELTA = 1e-5
 FULL = N_FEATURES * (N_FEATURES + 1) // 2
 """Numbers of a whole second moment."""
 

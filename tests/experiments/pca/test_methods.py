@@ -6,8 +6,8 @@ import torch
 
 from paper_folder import write_paper_folder
 from sketchlearn import sketch_rows
-from sketchlearn.experiments.pca_methods import METHODS, pca_method, weights_file
-from sketchlearn.experiments.pca_sets import load_sets
+from sketchlearn.experiments.pca.methods import METHODS, pca_method, weights_file
+from sketchlearn.experiments.pca.sets import load_sets
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.sqnet import SQNetSpec

@@ -18,6 +18,7 @@ from sketchlearn.decoders.moments.low_rank import (
     NystromDecoder,
     second_moment_part,
 )
+from sketchlearn.decoders.moments.verdicts import MANY_COLUMNS
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.features.base import require_positive_int
 from sketchlearn.features.moments import (
@@ -34,7 +35,6 @@ from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "LEARNED",
-    "MANY_COLUMNS",
     "auto_size",
     "require_decoder",
     "moment_decoder",
@@ -48,9 +48,6 @@ DECODERS = ("learned", "nystrom")
 
 AUTO_SIZE = 2**19
 """Second moments that ``sketch_size="auto"`` keeps: all of up to 1023 features."""
-
-MANY_COLUMNS = 64
-"""Directions that most data need no more than."""
 
 _NARROW = 2.0**-12
 """Quartiles closer than this part of the range need a finer rounding."""

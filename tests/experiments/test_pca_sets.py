@@ -8,10 +8,10 @@ from sketchlearn.errors import MissingFileError, RowsError
 from sketchlearn.experiments.pca_sets import (
     Estimate,
     EvaluationSet,
-    leading_components,
     load_sets,
     printed_errors,
 )
+from sketchlearn.metrics import leading_components
 
 HALF = np.array([[1.0, 0.5], [0.5, 1.0]])
 

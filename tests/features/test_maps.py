@@ -222,9 +222,9 @@ def test_integer_norms_of_clipped_rows_respect_the_stated_sensitivity():
 
 def test_concatenation_puts_parts_side_by_side():
     phi = MAPS["concatenated"]
-    parts = [part(ROWS) for part in phi.parts]
+    parts = [part(ROWS) for part in phi.members]
     assert np.array_equal(phi(ROWS), np.concatenate(parts, axis=1))
-    assert phi.offset(1) == slice(20, 55)
+    assert phi.parts()[1].where == slice(20, 55)
 
 
 def test_hash_features_count_every_item_once_per_table():

@@ -437,7 +437,7 @@ def share(point: int) -> float:
 def concatenated(phi, row):
     return [
         value << (phi.frac_bits - part.frac_bits)
-        for part in phi.parts
+        for part in phi.members
         for value in features(part, row)
     ]
 

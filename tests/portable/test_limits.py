@@ -117,7 +117,7 @@ def test_bounds_of_cells_are_products_and_not_powers():
 
 def test_the_bound_of_concatenated_maps_is_summed_in_order():
     phi = feature_map("concatenated-three")
-    a, b, c = (part.norm_bound for part in phi.parts)
+    a, b, c = (part.norm_bound for part in phi.members)
     a, b = a / c, b / c  # c is the largest
     assert phi.norm_bound == c * math.sqrt(a * a + b * b + 1.0) * (1 + 2.0**-40)
 

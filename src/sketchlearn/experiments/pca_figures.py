@@ -21,7 +21,8 @@ from sketchlearn.experiments.pca_privacy import (
     SETTINGS,
     PrivacyCurves,
 )
-from sketchlearn.experiments.pca_sets import EvaluationSet, leading_components
+from sketchlearn.experiments.pca_sets import EvaluationSet
+from sketchlearn.metrics import leading_components
 from sketchlearn.report import (
     Line,
     LinePanel,

@@ -28,13 +28,12 @@ from sketchlearn.errors import PrivacyWarning, RowsError, TooNoisy
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.experiments.pca_sets import (
     N_FEATURES,
-    leading_components,
     random_features,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.meta.datasets import load_folder
-from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.privacy.statement import CountMode, Neighbours
 from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.testing import release_seeded
@@ -114,7 +113,7 @@ def measure_privacy(
     """
     rows = _read(Path(folder, "data"), name, "test")
     public = _read(Path(folder, "data"), PUBLIC[name], "train")
-    judge, bounds = _Judge.of(rows), _public_bounds(public)
+    moment, bounds = np.cov(rows.T, bias=True), _public_bounds(public)
     lre: dict[str, dict[int, list[float]]] = {setting: {} for setting in SETTINGS}
     norm_bounds = {}
     for size in sizes:
@@ -123,42 +122,25 @@ def measure_privacy(
         norm_bounds[size] = _public_norm_bound(plan, public)
         feature_map = clipped(plan, norm_bound=norm_bounds[size])
         sketch = sketch_rows(rows, feature_map, progress=False)
-        exact = judge.lre(pca.fit_sketch(sketch).components_)
+        found = pca.fit_sketch(sketch).components_
+        exact = pca_log_relative_error(moment, found)
         for setting, promise in SETTINGS.items():
             noisy = [
-                _noisy_lre(judge, sketch, epsilon, promise, n_releases)
+                _noisy_lre(moment, sketch, epsilon, promise, n_releases)
                 for epsilon in EPSILONS
             ]
             lre[setting][size] = [*noisy, exact]
-    return PrivacyCurves(name, len(rows), judge.random(), norm_bounds, lre)
+    return PrivacyCurves(name, len(rows), _random_lre(moment), norm_bounds, lre)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Judge:
-    """How good components are for the private rows: 0 is as good as exact PCA."""
-
-    moment: NDArray[np.float64]
-    best: float
-
-    @staticmethod
-    def of(rows: NDArray[np.float64]) -> _Judge:
-        moment = np.cov(rows.T, bias=True)
-        best = pca_reconstruction_error(moment, leading_components(moment))
-        return _Judge(moment, best)
-
-    def lre(self, components: NDArray[np.float64]) -> float:
-        error = pca_reconstruction_error(self.moment, components)
-        return log_relative_error(error, self.best)
-
-    def random(self) -> float:
-        rng = np.random.default_rng(0)
-        bases = [np.linalg.qr(rng.normal(size=self.moment.shape))[0] for _ in range(20)]
-        return float(np.mean([self.lre(basis) for basis in bases]))
+def _random_lre(moment: NDArray[np.float64]) -> float:
+    rng = np.random.default_rng(0)
+    bases = [np.linalg.qr(rng.normal(size=moment.shape))[0] for _ in range(20)]
+    return float(np.mean([pca_log_relative_error(moment, basis) for basis in bases]))
 
 
 def _noisy_lre(
-    judge: _Judge,
+    moment: NDArray[np.float64],
     sketch: Sketch,
     epsilon: float,
     promise: _Promise,
@@ -176,7 +158,8 @@ def _noisy_lre(
                 moments = NystromDecoder().decode(private).params
             except TooNoisy:
                 return float("nan")
-            scores.append(judge.lre(leading_components(moments.covariance)))
+            found = leading_components(moments.covariance)
+            scores.append(pca_log_relative_error(moment, found))
     return float(np.mean(scores))
 
 

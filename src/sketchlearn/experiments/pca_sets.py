@@ -23,8 +23,9 @@ from sketchlearn.errors import RowsError
 from sketchlearn.experiments.selection import select_test_sets
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.metrics import (
+    leading_components,
     log_relative_error,
-    pca_reconstruction_error,
+    pca_log_relative_error,
     ridge_log_relative_error,
     ridge_mean_squared_error,
 )
@@ -33,7 +34,6 @@ __all__ = [
     "N_FEATURES",
     "Estimate",
     "EvaluationSet",
-    "leading_components",
     "load_sets",
     "printed_errors",
     "random_features",
@@ -120,8 +120,7 @@ class EvaluationSet:
     def pca_lre(self, estimate: Estimate) -> float:
         """Log relative error of the principal components of an estimate."""
         found = leading_components(estimate.second_moment)
-        error = pca_reconstruction_error(self.padded(len(found)), found, N_FEATURES)
-        return log_relative_error(error, self._exact_error)
+        return pca_log_relative_error(self.padded(len(found)), found, N_FEATURES)
 
     def ridge_lre(self, estimate: Estimate) -> float:
         """Log relative error of the first feature's regression on the others."""
@@ -136,26 +135,10 @@ class EvaluationSet:
         return log_relative_error(*errors)
 
     @cached_property
-    def _exact_error(self) -> float:
-        return pca_reconstruction_error(self.second_moment, self.components, N_FEATURES)
-
-    @cached_property
     def _exact_coef(self) -> NDArray[np.float64]:
         among, cross = self.second_moment[1:, 1:], self.second_moment[0, 1:]
         penalty = np.linalg.norm(among) * np.eye(len(among))
         return np.asarray(np.linalg.solve(among + penalty, cross), np.float64)
-
-
-def leading_components(moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """All eigenvectors of a symmetric matrix as rows, the largest eigenvalue first.
-
-    Examples
-    --------
-    >>> abs(leading_components(np.diag([1.0, 3.0])))
-    array([[0., 1.],
-           [1., 0.]])
-    """
-    return np.linalg.eigh(moment)[1][:, ::-1].T
 
 
 def random_features(data: MetaDataset) -> NDArray[np.int64]:

@@ -219,11 +219,11 @@ def _network(phi: NetworkFeatures) -> _Facts:
 
 
 def _concatenated(phi: ConcatenatedFeatures) -> _Facts:
-    norms = [part.norm_bound for part in phi.parts]
+    norms = [part.norm_bound for part in phi.members]
     bounded = [norm for norm in norms if norm is not None]
     total = sum(norm**2 for norm in bounded) ** 0.5
     return {
-        "frac_bits": max(part.frac_bits for part in phi.parts),
+        "frac_bits": max(part.frac_bits for part in phi.members),
         "norm_bound": total if len(bounded) == len(norms) else None,
     }
 

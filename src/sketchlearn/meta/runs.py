@@ -27,7 +27,6 @@ from sketchlearn.meta.second_moments import (
     PaddedMomentProblem,
 )
 from sketchlearn.meta.sqnet import TrainableSQNet
-from sketchlearn.meta.tasks import EpisodeConfig, RowProblem, SecondMomentTask
 from sketchlearn.meta.trainer import TrainResult, train
 from sketchlearn.sqnet import SQNetSpec
 from sketchlearn.version import __version__
@@ -133,18 +132,6 @@ def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
     }
 
 
-def _second_moment_from_rows(
-    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
-) -> tuple[nn.Module, AbstractProblem]:
-    """The paper's SQNet for PCA and ridge, trained on episodes of rows."""
-    episodes = EpisodeConfig.from_dict(config.problem)
-    if not episodes.pad:
-        raise ConfigError("an SQNet takes rows of one width; set pad = true.")
-    spec = SQNetSpec.from_dict({"n_features": episodes.n_features, **config.model})
-    problem = RowProblem(SecondMomentTask(), training, episodes, held_out=held_out)
-    return TrainableSQNet(spec, seed=config.train.seed), problem
-
-
 def _correlations(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[nn.Module, AbstractProblem]:
@@ -176,7 +163,6 @@ TASKS: dict[str, Builder] = {
     "correlations": _correlations,
     "iterative-ckm": build_ckm,
     "second-moment": _second_moment,
-    "second-moment-from-rows": _second_moment_from_rows,
 }
 """Builders by the name a configuration file uses: called with the configuration, the
 training datasets and the held-out datasets."""

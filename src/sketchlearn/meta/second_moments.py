@@ -28,7 +28,7 @@ from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.synthetic import random_correlation
-from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+from sketchlearn.metrics import leading_components, pca_log_relative_error
 
 __all__ = [
     "CorrelationConfig",
@@ -167,7 +167,8 @@ class CorrelationProblem(AbstractProblem):
             tensors = torch.from_numpy(omega)[None], torch.from_numpy(inner @ omega)
             found = np.eye(len(matrix))
             found[np.ix_(kept, kept)] = model(tensors[0], tensors[1][None])[0].numpy()
-            scores.setdefault(f"lre_{size}", []).append(pca_lre(found, matrix))
+            error = pca_log_relative_error(matrix, leading_components(found))
+            scores.setdefault(f"lre_{size}", []).append(error)
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         return {"score": float(np.mean(list(means.values()))), **means}
 
@@ -266,22 +267,13 @@ class PaddedMomentProblem(AbstractProblem):
         batch = torch.from_numpy(np.stack(self._held_out))
         found = model.decode(model.sketch_moments(batch)).double().numpy()
         scores = [
-            pca_lre(full, matrix.astype(np.float64))
+            pca_log_relative_error(matrix.astype(np.float64), leading_components(full))
             for full, matrix in zip(
                 symmetric_matrix(found), self._held_out, strict=True
             )
         ]
         error = float(self.loss(model, batch))
         return {"score": error, "lre": float(np.mean(scores))}
-
-
-def pca_lre(found: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Log relative error of the principal components of ``found`` for ``truth``."""
-    errors = [
-        pca_reconstruction_error(truth, np.linalg.eigh(matrix)[1][:, ::-1].T)
-        for matrix in (found, truth)
-    ]
-    return log_relative_error(*errors)
 
 
 def log_area_ratio(found: Tensor, truth: Tensor, gap: float = 0.02) -> Tensor:

@@ -21,15 +21,8 @@ from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem
-from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
 
-__all__ = [
-    "AbstractTask",
-    "EpisodeConfig",
-    "Episodes",
-    "RowProblem",
-    "SecondMomentTask",
-]
+__all__ = ["AbstractTask", "EpisodeConfig", "Episodes", "RowProblem"]
 
 
 class AbstractTask(ABC):
@@ -49,43 +42,6 @@ class AbstractTask(ABC):
     @abstractmethod
     def metric(self, prediction: Tensor, target: Tensor) -> Tensor:
         """What the user will measure, one figure per episode; lower is better."""
-
-
-@final
-class SecondMomentTask(AbstractTask):
-    r"""The second moment of the rows, for PCA and ridge regression.
-
-    The target is :math:`\mathrm{vec}_{LT}(R)`, :math:`R = \frac1n\sum x x^\top`, the
-    loss the mean absolute error (paper, eq. comp-pca-neural-loss), the metric the log
-    relative error of the principal components (eq. comp-pca-lre-eval-metric).
-
-    Examples
-    --------
-    >>> rows = torch.tensor([[[1.0, 2.0], [3.0, 0.0]]])
-    >>> SecondMomentTask().target(rows)
-    tensor([[5., 1., 2.]])
-    """
-
-    @override
-    def target(self, rows: Tensor) -> Tensor:
-        second_moment = rows.transpose(1, 2) @ rows / rows.shape[1]
-        i, j = torch.tril_indices(rows.shape[2], rows.shape[2])
-        return second_moment[:, i, j]
-
-    @override
-    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return (prediction - target).abs().mean()
-
-    @override
-    def metric(self, prediction: Tensor, target: Tensor) -> Tensor:
-        errors = []
-        for guess, truth in zip(_matrices(prediction), _matrices(target), strict=True):
-            found, reference = (
-                pca_reconstruction_error(truth, _components(matrix), len(truth))
-                for matrix in (guess, truth)
-            )
-            errors.append(log_relative_error(found, reference))
-        return torch.tensor(errors)
 
 
 @final
@@ -292,19 +248,3 @@ def _two_sets(
     half = max(1, min(n_wanted, n_available // 2))
     support, query = order[:half], order[-half:]
     return np.resize(support, n_wanted), np.resize(query, n_wanted)
-
-
-def _matrices(triangles: Tensor) -> NDArray[np.float64]:
-    """Symmetric matrices from their lower triangles."""
-    values = triangles.detach().cpu().numpy().astype(np.float64)
-    d = round((np.sqrt(8 * values.shape[1] + 1) - 1) / 2)
-    i, j = np.tril_indices(d)
-    matrices = np.zeros((len(values), d, d))
-    matrices[:, i, j] = matrices[:, j, i] = values
-    return matrices
-
-
-def _components(second_moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Eigenvectors as rows, the largest eigenvalue first."""
-    vectors: NDArray[np.float64] = np.linalg.eigh(second_moment)[1]
-    return vectors.T[::-1]

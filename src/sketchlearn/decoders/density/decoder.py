@@ -44,8 +44,6 @@ from sketchlearn.decoders.moments.low_rank import (
 )
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.clipping import ClippedFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
@@ -54,7 +52,7 @@ from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["DensityDecoder", "is_moments", "plain_parts", "principal_directions"]
+__all__ = ["DensityDecoder", "is_moments", "principal_directions"]
 
 _Fourier: TypeAlias = FourierFeatures | HarmonicFeatures | SubspaceFourierFeatures
 
@@ -108,12 +106,13 @@ class DensityDecoder(AbstractDecoder[Density]):
         noise = mean_noise(sketch)
         waves: list[tuple[_Fourier, NDArray[np.float64]]] = []
         cells: CellStatistics | None = None
-        for part, where in plain_parts(sketch.feature_map):
-            values = sketch.mean[where]
-            if isinstance(part, CellFeatures):
-                cells = CellStatistics.read(part, values, moments, noise=noise)
-            elif isinstance(part, _Fourier):
-                waves.append((part, values))
+        for cell in sketch.feature_map.find(CellFeatures):
+            values = sketch.mean[cell.where]
+            cells = CellStatistics.read(cell.feature_map, values, moments, noise=noise)
+        for wave in sketch.feature_map.find(FourierFeatures, HarmonicFeatures):
+            waves.append((wave.feature_map, sketch.mean[wave.where]))
+        for inside in sketch.feature_map.find(SubspaceFourierFeatures):
+            waves.append((inside.feature_map, sketch.mean[inside.where]))
         if cells is not None:
             return Decoding(self._from_cells(cells, waves, moments, noise))
         if waves:
@@ -231,8 +230,8 @@ class DensityDecoder(AbstractDecoder[Density]):
 
 def is_moments(feature_map: AbstractFeatureMap) -> bool:
     """Whether a map holds moments alone, which cannot tell clusters apart."""
-    moments = MomentFeatures | CrossMomentFeatures
-    return all(isinstance(part, moments) for part, _ in plain_parts(feature_map))
+    found = feature_map.find(MomentFeatures, CrossMomentFeatures)
+    return len(found) == len(feature_map.parts())
 
 
 def principal_directions(
@@ -242,20 +241,6 @@ def principal_directions(
     values, vectors = np.linalg.eigh(moments.covariance)
     kept = values > max(_FLAT * values[-1], 1e-300)
     return values[kept][::-1], vectors[:, kept][:, ::-1]
-
-
-def plain_parts(
-    feature_map: AbstractFeatureMap, start: int = 0
-) -> list[tuple[AbstractFeatureMap, slice]]:
-    """The plain maps inside a map, and where their features stand."""
-    if isinstance(feature_map, ClippedFeatures):
-        return plain_parts(feature_map.inner, start)
-    if isinstance(feature_map, ConcatenatedFeatures):
-        found: list[tuple[AbstractFeatureMap, slice]] = []
-        for index, part in enumerate(feature_map.parts):
-            found += plain_parts(part, start + feature_map.offset(index).start)
-        return found
-    return [(feature_map, slice(start, start + feature_map.sketch_size))]
 
 
 def _target(

@@ -126,17 +126,13 @@ class CompressivePCA(
         self._check_parameters()
         _require_components(self.n_components, n_features)
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
-        importance = None
-        if not self.standardize:  # weigh features by their spread, as PCA will
-            spread = 1 / scaling.factor
-            importance = np.maximum(spread / spread.max(), 2.0**-12)
         return plan_second_moments(
             n_features=n_features,
             sketch_size=self.sketch_size,
             scaling=scaling,
             reach=reach,
             rows=rows,
-            importance=importance,
+            by_spread=not self.standardize,
             seed=seed_of(self.random_state),
         )
 

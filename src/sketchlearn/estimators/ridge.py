@@ -29,8 +29,8 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.scaling import Scaling
 from sketchlearn.plans.moments import (
+    beside_scaling,
     moment_decoder,
     plan_second_moments,
     require_decoder,
@@ -148,16 +148,11 @@ class CompressiveRidge(
         x, y = (None, None) if rows is None else np.split(rows, [n_features], axis=1)
         left, reach = plan_scaling(self.bounds, n_features, x)
         right, _ = plan_scaling(self.target_bounds, n_targets, y)
-        scaling = Scaling(
-            np.concatenate([left.shift, right.shift]),
-            np.concatenate([left.factor, right.factor]),
-            left.origin,
-        )
         return plan_second_moments(
             n_features=n_features + n_targets,
             n_targets=n_targets,
             sketch_size=self.sketch_size,
-            scaling=scaling,
+            scaling=beside_scaling(left, right),
             reach=reach,
             rows=rows,
             seed=seed_of(self.random_state),

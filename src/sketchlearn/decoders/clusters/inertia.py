@@ -27,8 +27,8 @@ from sketchlearn.decoders.density.cells import CellStatistics, lift_of
 from sketchlearn.decoders.density.mixture import Clusters, Density
 from sketchlearn.decoders.moments.low_rank import Moments, second_moment_part
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

@@ -27,7 +27,7 @@ from sketchlearn.decoders.density.mixture import Density, lloyd
 from sketchlearn.decoders.moments.low_rank import Moments, NystromDecoder
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

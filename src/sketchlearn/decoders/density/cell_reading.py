@@ -8,7 +8,7 @@ from sketchlearn.decoders.density.cells import Array, CellFrame, Cells, CellTuni
 from sketchlearn.decoders.moments.low_rank import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.errors import TooNoisy
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

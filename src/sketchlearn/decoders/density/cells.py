@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from sketchlearn.decoders.density.mixture import Density, Mixture, outside_variance
 from sketchlearn.decoders.moments.low_rank import Moments
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.cells import CellFeatures
 
 __all__ = ["CellFrame", "CellTuning", "Cells"]
 

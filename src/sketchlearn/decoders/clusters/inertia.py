@@ -23,34 +23,42 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
 from sketchlearn.decoders.clusters.resolution import hides_rows
-from sketchlearn.decoders.density.cells import CellStatistics, lift_of
-from sketchlearn.decoders.density.mixture import Clusters, Density
-from sketchlearn.decoders.moments.low_rank import Moments, second_moment_part
-from sketchlearn.decoders.moments.noise_floor import mean_noise
-from sketchlearn.features.cells import CellFeatures
+from sketchlearn.decoders.clusters.kmeans import Centers
+from sketchlearn.decoders.clusters.resolution import hides_rows
+from sketchlearn.decoders.density.mixture import Density
+from sketchlearn.decoders.density.reading import Reading
+from sketchlearn.decoders.moments.low_rank import Moments
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["Inertia", "bound_inertia"]
-
-_SPLIT = 0.9
-"""Of the bound, the least that the inertia was on training tables, where the cells had
-the right sizes: the rest is rows that are nearer to another centre than their cell."""
-
-_LEAST, _LEAST_WITHOUT = 0.5, 0.4
-"""Share of an estimate that the inertia was never below, with cells and without: 0.8 on
-training tables, 0.7 for many narrow synthetic clusters."""
-
-_BLURRED = 0.7
-"""Share of the bound that a density explains where cells fit the rows: 0.8 and more on
-training tables where clusters were good, 0.65 and less where they were not."""
+__all__ = ["Inertia", "InertiaTuning", "bound_inertia"]
 
 _ROUNDING = 2.0**-18
 """Share of the variance that rounded rows and directions of cells may hide."""
 
-_DEVIATIONS = 3.0
-"""Of known noise, by which the interval of a release is wider."""
+
+@final
+@dataclass(frozen=True)
+class InertiaTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
+
+    split: float = 0.9
+    """Of the bound, the least that the inertia was on training tables, where the cells
+    had the right sizes: the rest is rows that are nearer to another center than their
+    cell."""
+
+    least: float = 0.5
+    """Share of an estimate with cells that the inertia was never below: 0.8 on training
+    tables, 0.7 for many narrow synthetic clusters."""
+
+    least_without: float = 0.4
+    """And of an estimate without cells."""
+
+    blurred: float = 0.7
+    """Share of the bound that a density explains where cells fit the rows: 0.8 and more
+    on training tables where clusters were good, 0.65 and less where they were not."""
+
+    deviations: float = 3.0
+    """Of known noise, by which the interval of a release is wider."""
 
 
 @final
@@ -80,51 +88,51 @@ class Inertia:
 
 
 def bound_inertia(
-    sketch: Sketch | PrivateSketch,
-    moments: Moments,
+    reading: Reading,
     density: Density,
-    clusters: Clusters,
+    found: Centers,
+    tuning: InertiaTuning | None = None,
 ) -> Inertia:
-    """The inertia of clusters of a density, from the sketch it was decoded from.
+    """The inertia of centers of a density, from the sketch it was decoded from.
 
     Parameters
     ----------
-    sketch : Sketch or PrivateSketch
-    moments : Moments
+    reading : Reading
+        Of the sketch.
     density : Density
-        Both decoded from it.
-    clusters : Clusters
+        Decoded from it.
+    found : Centers
         Found in the density.
+    tuning : InertiaTuning, optional
     """
-    noise = mean_noise(sketch)
+    tuning, moments, cells = tuning or InertiaTuning(), reading.moments, reading.cells
     shares, means, lift = np.ones(1), moments.mean[None], None
-    for part in sketch.feature_map.find(CellFeatures):
-        values = sketch.mean[part.where]
-        cells = CellStatistics.read(part.feature_map, values, moments, noise=noise)
-        seen, lift = cells.shares > 0, lift_of(part.feature_map)
-        shares = cells.shares[seen]
-        means = density.centre + cells.means[seen] @ lift.T
+    if cells is not None:
+        seen, lift = cells.shares > 0, cells.frame.lift
+        shares, means = cells.shares[seen], cells.means[seen]
+        means = density.center + means @ lift.T
     means = means - moments.mean  # squares of huge rows would hide distances
-    centres = clusters.centers - moments.mean
-    distances = euclidean_distances(means, centres, squared=True)
-    own = centres[distances.argmin(axis=1)]
+    centers = found.centers - moments.mean
+    distances = euclidean_distances(means, centers, squared=True)
     gain = distances.min(axis=1) - (means**2).sum(axis=1)
     total = float(moments.structure.variances.sum())
     high = max(float(total + shares @ gain), 0.0)
-    estimate = clusters.inertia
+    estimate = found.inertia
     if lift is not None:
-        estimate = max(min(estimate, high), _SPLIT * high)
-    if hides_rows(sketch, moments):  # differences of huge numbers
+        estimate = max(min(estimate, high), tuning.split * high)
+    if hides_rows(reading):  # differences of huge numbers
         estimate = max(estimate, _ROUNDING * total / 2)
-    wide = _DEVIATIONS * noise * _error(sketch, own, lift)
+    own = centers[distances.argmin(axis=1)]
+    wide = tuning.deviations * reading.noise * _error(reading, own, lift)
     wide += _ROUNDING * total
-    least = _LEAST if lift is not None else _LEAST_WITHOUT
-    low = max(least * min(clusters.inertia, high) - wide, 0.0)
-    blurred = lift is not None and not noise and clusters.inertia < _BLURRED * high
-    unseen = 0.0 if lift is None else _outside(moments, lift, len(clusters.centers))
+    least = tuning.least if lift is not None else tuning.least_without
+    low = max(least * min(found.inertia, high) - wide, 0.0)
+    is_exact = lift is not None and not reading.noise
+    is_blurred = is_exact and found.inertia < tuning.blurred * high
+    unseen = 0.0 if lift is None else _outside(moments, lift, len(centers))
     unseen /= max(estimate, 1e-300)
     n, high = moments.count, max(high, estimate) + wide
-    return Inertia(n * estimate, n * low, n * high, blurred, unseen)
+    return Inertia(n * estimate, n * low, n * high, is_blurred, unseen)
 
 
 def _outside(moments: Moments, lift: NDArray[np.float64], n_centres: int) -> float:
@@ -138,12 +146,12 @@ def _outside(moments: Moments, lift: NDArray[np.float64], n_centres: int) -> flo
 
 
 def _error(
-    sketch: Sketch | PrivateSketch,
+    reading: Reading,
     away: NDArray[np.float64],
     lift: NDArray[np.float64] | None,
 ) -> float:
     """Deviation of the bound, for unit noise on every number of the sketch."""
-    part, _ = second_moment_part(sketch.feature_map)
+    part = reading.moment_map
     scaling = part.scaling or Scaling.identity(part.n_features)
     unit = float(1 / scaling.factor.min())  # fourth powers of rows may be no numbers
     variance = float(((scaling.factor * unit) ** -4.0).sum())

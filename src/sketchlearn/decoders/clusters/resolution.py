@@ -8,47 +8,68 @@ range, and the rows are if most of their variance is in narrow features.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import final
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.density.cells import CellStatistics
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    NystromDecoder,
-    second_moment_part,
-)
-from sketchlearn.decoders.moments.noise_floor import mean_noise
-from sketchlearn.features.cells import CellFeatures
+from sketchlearn.decoders.density.reading import Reading
+from sketchlearn.decoders.moments.low_rank import Moments
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["hides_rows", "narrow_features", "noise_share", "wide_features"]
-
-_NARROW = {"data": 0.125, "declared": 0.06}
-"""Least ratio for one round. Where the range is that of the rows, one-round clusters of
-training tables were 2.7 to 12 times worse than the best below 0.11; synthetic clusters
-within declared bounds were within a tenth down to 0.07. Not all bad clusters are told:
-some tables of a ratio of 0.15 and more had 1.4 to 2.4 times the best inertia."""
-
-_NARROW_CELLS = {"data": 0.05, "declared": 0.0}
-"""And for cells, which are placed by the moments whatever was declared."""
+__all__ = [
+    "ResolutionTuning",
+    "hides_rows",
+    "narrow_features",
+    "noise_share",
+    "wide_features",
+]
 
 
-_RARE, _OTHERS = 0.01, 2.0**-12
-"""Share of the rows in all cells of few, and of the variance that all others leave."""
+
+@final
+@dataclass(frozen=True)
+class ResolutionTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
+
+    narrow_data: float = 0.125
+    """Least deviation, in units of half the range, of one round where the range is that
+    of the rows: clusters of training tables were 2.7 to 12 times worse than the best
+    below 0.11. Not all bad ones are told: some tables of 0.15 and more had 1.4 to 2.4
+    times the best inertia."""
+
+    narrow_declared: float = 0.06
+    """And where the range was declared: synthetic clusters were within a tenth of the
+    best down to 0.07."""
+
+    narrow_cells: float = 0.05
+    """And for cells placed in the range of the rows. Within declared bounds there is no
+    least one: cells are placed by the moments whatever was declared."""
+
+    rare: float = 0.01
+    """Share of the rows in all cells of few."""
+
+    left: float = 2.0**-12
+    """Share of the variance that such cells leave all others, at most, if these lie in
+    what rounding leaves of the moments."""
 
 
-def narrow_features(sketch: Sketch | PrivateSketch, moments: Moments) -> list[int]:
+def narrow_features(
+    reading: Reading, tuning: ResolutionTuning | None = None
+) -> list[int]:
     """Features that are too narrow beside their range, most of the variance first.
 
-    Empty if the rows can be seen. The moments are those of the sketch.
+    Empty if the rows can be seen.
     """
-    part, _ = second_moment_part(sketch.feature_map)
-    has_cells = bool(sketch.feature_map.find(CellFeatures))
-    least = (_NARROW_CELLS if has_cells else _NARROW)[part.origin]
-    if hides_rows(sketch, moments):
+    tuning, moments = tuning or ResolutionTuning(), reading.moments
+    if hides_rows(reading, tuning):
         return wide_features(moments)
+    part = reading.moment_map
+    is_declared = part.origin == "declared"
+    least = tuning.narrow_declared if is_declared else tuning.narrow_data
+    if reading.cells is not None:
+        least = 0.0 if is_declared else tuning.narrow_cells
     variances, ratios = _ratios(moments, part.scaling)
     narrow = ratios < least
     if variances[narrow].sum() <= variances.sum() / 2:
@@ -56,29 +77,26 @@ def narrow_features(sketch: Sketch | PrivateSketch, moments: Moments) -> list[in
     return [j for j in wide_features(moments) if narrow[j]]
 
 
-def hides_rows(sketch: Sketch | PrivateSketch, moments: Moments) -> bool:
+def hides_rows(reading: Reading, tuning: ResolutionTuning | None = None) -> bool:
     """Whether nearly all variance is that of cells with hardly any rows.
 
     Then all others lie in what rounding leaves of the moments. False without cells,
     and for releases, whose cells of few rows are noise.
     """
-    if isinstance(sketch, PrivateSketch):
+    tuning, cells = tuning or ResolutionTuning(), reading.cells
+    if cells is None or reading.noise:
         return False
-    for part in sketch.feature_map.find(CellFeatures):
-        values = sketch.mean[part.where]
-        cells = CellStatistics.read(part.feature_map, values, moments)
-        shares, order = cells.shares, np.argsort(cells.shares)
-        rare = np.empty(len(shares), bool)
-        rare[order] = np.cumsum(shares[order]) < _RARE
-        usual = shares[~rare] @ cells.means[~rare] / max(shares[~rare].sum(), 1e-9)
-        squares = ((cells.means - usual) ** 2).sum(axis=1)
-        between = 2 * shares @ cells.means @ usual - usual @ usual
-        total = float(np.trace(cells.second) - between)
-        return bool(shares[rare] @ squares[rare] > (1 - _OTHERS) * total > 0)
-    return False
+    shares, order = cells.shares, np.argsort(cells.shares)
+    rare = np.empty(len(shares), bool)
+    rare[order] = np.cumsum(shares[order]) < tuning.rare
+    usual = shares[~rare] @ cells.means[~rare] / max(shares[~rare].sum(), 1e-9)
+    squares = ((cells.means - usual) ** 2).sum(axis=1)
+    between = 2 * shares @ cells.means @ usual - usual @ usual
+    total = float(np.trace(cells.second) - between)
+    return bool(shares[rare] @ squares[rare] > (1 - tuning.left) * total > 0)
 
 
-def noise_share(sketch: Sketch | PrivateSketch) -> float:
+def noise_share(reading: Reading) -> float:
     """Noise of the variances of a release, as a share of the variances; else 0.
 
     On average, or in the strongest direction where that is less.
@@ -86,14 +104,13 @@ def noise_share(sketch: Sketch | PrivateSketch) -> float:
     Clusters of releases of synthetic rows were good below a tenth, and those of pure
     noise above one.
     """
-    if not isinstance(sketch, PrivateSketch):
+    if not reading.noise:
         return 0.0
-    moments = NystromDecoder().decode(sketch).params
-    part, _ = second_moment_part(sketch.feature_map)
+    part, structure = reading.moment_map, reading.moments.structure
     scaling = part.scaling or Scaling.identity(part.n_features)
-    noise = mean_noise(sketch) * scaling.factor**-2.0
-    total = max(float(moments.structure.variances.sum()), 1e-300)
-    largest = max(float(np.linalg.eigvalsh(moments.covariance)[-1]), 1e-300)
+    noise = reading.noise * scaling.factor**-2.0
+    total = max(float(structure.variances.sum()), 1e-300)
+    largest = max(float(structure.largest(1)[0][0]), 1e-300)
     # Noise in all features together hides a strong direction less than each of them.
     return float(min(noise.sum() / total, 2 * np.sqrt(noise @ noise) / largest))
 

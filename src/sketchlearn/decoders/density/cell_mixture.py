@@ -15,53 +15,61 @@ from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.decoders.density.blur import blurred_moments, variance_blur
-from sketchlearn.decoders.density.cell_moments import CellMoments
-from sketchlearn.decoders.density.cells import basis_of, centre_of
-from sketchlearn.decoders.density.mixture import Density, lloyd
-from sketchlearn.decoders.moments.low_rank import Moments, NystromDecoder
-from sketchlearn.decoders.moments.noise_floor import mean_noise
-from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.cells import CellFeatures
+from sketchlearn.decoders.density.blur import variance_blur
+from sketchlearn.decoders.density.cells import CellFrame, Cells
+from sketchlearn.decoders.density.lloyd import lloyd
+from sketchlearn.decoders.density.mixture import Density, Mixture
+from sketchlearn.decoders.density.moment_density import (
+    VARIES,
+    gaussian_density,
+    standard_directions,
+)
+from sketchlearn.decoders.density.reading import read_sketch
+from sketchlearn.decoders.moments.low_rank import Moments
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["CellMixtureDecoder", "find_cells"]
+__all__ = ["CellMixtureDecoder", "CellMixtureTuning"]
 
-_FEWEST, _MOST = 2000, 8192
-"""Points drawn from the cells."""
 
-_POINTS_PER_NUMBER = 8
-"""Points drawn from a mixture for each number of the cells."""
+@final
+@dataclass(frozen=True)
+class CellMixtureTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
 
-_MOST_NUMBERS = 160
-"""Cells with more numbers would take too many points to hold a mixture against."""
+    points: tuple[int, int] = (2000, 8192)
+    """Fewest and most points drawn from the cells; one for each row in between."""
 
-_ROWS_PER_NUMBER = 2
-"""With fewer, the moments of cells are noise that a mixture should not explain."""
+    points_per_number: int = 8
+    """Points drawn from a mixture for each number of the cells."""
 
-_MANY_CELLS = 30
-"""With so many cells for each component, hardly any holds several components."""
+    most_numbers: int = 160
+    """Cells with more numbers would take too many points to hold a mixture against."""
 
-_EXPLAINED = 0.08
-"""Share of misplaced rows up to which a refined mixture is believed."""
+    rows_per_number: float = 2.0
+    """With fewer, the moments of cells are noise that a mixture should not explain."""
 
-_ASTRAY = 0.05
-"""Share of rows more than at the start that tells that refining leads nowhere."""
+    many_cells: int = 30
+    """With so many cells for each component, hardly any holds several components."""
 
-_STARTS = (10, 1, 1)
-"""Runs of k-means, of which the best is a start of EM."""
+    explained: float = 0.08
+    """Share of misplaced rows up to which a refined mixture is kept."""
 
-_MOST_STEPS, _TOLERANCE = 100, 1e-3
-"""Of EM on points drawn from the cells."""
+    astray: float = 0.05
+    """Share of misplaced rows more than at the start that ends the refinement."""
 
-_FLAT = 1e-9
-"""Directions with less than this share of the largest variance are constant."""
+    starts: tuple[int, ...] = (10, 1, 1)
+    """Runs of k-means, of which the best is a start of EM."""
+
+    steps: int = 100
+    """Of EM on points drawn from the cells, at most."""
+
+    tolerance: float = 1e-3
+    """Gain of log-likelihood below which EM ends."""
 
 
 @final
@@ -82,6 +90,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         Rounds of holding the mixture against the cells.
     seed : int
         Of the points.
+    tuning : CellMixtureTuning
     """
 
     n_components: int
@@ -89,53 +98,47 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
     least_variance: float = 1e-6
     n_rounds: int = 15
     seed: int = 0
+    tuning: CellMixtureTuning = CellMixtureTuning()
 
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Density]:
-        moments = blurred_moments(NystromDecoder().decode(sketch).params)
-        found = find_cells(sketch.feature_map)
-        if found is None or self.n_components == 1:
-            return Decoding(_gaussian(moments))
-        part, where = found
-        noise = mean_noise(sketch)
-        cells = CellMoments.read(part, sketch.mean[where], moments, noise=noise)
-        if noise:
-            return replace(self, least_variance=self._least(part, moments))._mixture(
-                cells, part, moments
-            )
-        return self._mixture(cells, part, moments)
+        reading = read_sketch(sketch, is_blurred=True)
+        cells, moments = reading.cells, reading.moments
+        has_second = cells is not None and cells.has_second_moments
+        if cells is None or not has_second or self.n_components == 1:
+            return Decoding(gaussian_density(moments))
+        if not reading.noise:
+            return self._mixture(cells, moments)
+        blur = float((variance_blur(moments) @ cells.frame.basis**2).mean())
+        seen = replace(self, least_variance=max(self.least_variance, blur))
+        return seen._mixture(cells, moments)
 
-    def _least(self, part: CellFeatures, moments: Moments) -> float:
-        """Least variance that a release shows in the coordinates of the cells."""
-        blur = variance_blur(moments) @ basis_of(part) ** 2
-        return max(self.least_variance, float(blur.mean()))
-
-    def _mixture(
-        self, cells: CellMoments, part: CellFeatures, moments: Moments
-    ) -> Decoding[Density]:
-        rng = np.random.default_rng(self.seed)
+    def _mixture(self, cells: Cells, moments: Moments) -> Decoding[Density]:
+        rng, tuning = np.random.default_rng(self.seed), self.tuning
         start = self._start(cells, moments.count, rng)
-        rounds = self.n_rounds if self._can_refine(part, moments.count) else 0
-        n_points = max(_MOST, _POINTS_PER_NUMBER * part.sketch_size * (rounds > 0))
+        rounds = self.n_rounds if self._can_refine(cells, moments.count) else 0
+        numbers = cells.frame.part.sketch_size * (rounds > 0)
+        n_points = max(tuning.points[1], tuning.points_per_number * numbers)
         mixture, misfit = self._refine(start, cells, rounds, n_points, rng)
-        density = _density(mixture, part, moments, diagonal=self.shape == "diag")
+        is_diagonal = self.shape == "diag"
+        density = _lifted(mixture, cells.frame, moments, is_diagonal=is_diagonal)
         return Decoding(density, misfit, rounds)
 
-    def _can_refine(self, part: CellFeatures, count: float) -> bool:
+    def _can_refine(self, cells: Cells, count: float) -> bool:
         """Whether cells know enough, from enough rows, and it is worth the time."""
-        known = part.n_crossed == part.basis.shape[1] or self.shape == "diag"
-        blurred = len(part.anchors) < _MANY_CELLS * self.n_components
-        enough = count > _ROWS_PER_NUMBER * part.sketch_size
-        return known and blurred and enough and part.cell_size <= _MOST_NUMBERS
+        part, tuning = cells.frame.part, self.tuning
+        is_known = part.n_crossed == part.basis.shape[1] or self.shape == "diag"
+        is_blurred = len(part.anchors) < tuning.many_cells * self.n_components
+        has_rows = count > tuning.rows_per_number * part.sketch_size
+        is_small = part.cell_size <= tuning.most_numbers
+        return is_known and is_blurred and has_rows and is_small
 
-    def _start(
-        self, cells: CellMoments, count: float, rng: np.random.Generator
-    ) -> _Mixture:
+    def _start(self, cells: Cells, count: float, rng: np.random.Generator) -> Mixture:
         """The best mixture that EM finds for points drawn from the cells."""
-        points = cells.draw(int(np.clip(count, _FEWEST, _MOST)), rng)
+        points = cells.draw(int(np.clip(count, *self.tuning.points)), rng)
         size = min(self.n_components, len(np.unique(points, axis=0)))
         found = []
-        for n_init in _STARTS:
+        for n_init in self.tuning.starts:
             seed = int(rng.integers(2**31))
             search = lloyd(points, size, n_init=n_init, seed=seed)
             found.append(self._climb(points, np.eye(size)[search.labels_]))
@@ -143,25 +146,25 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
 
     def _climb(
         self, points: NDArray[np.float64], members: NDArray[np.float64]
-    ) -> tuple[_Mixture, float]:
+    ) -> tuple[Mixture, float]:
         """EM from the members of clusters, and the log-likelihood it reaches."""
         weights = np.full(len(points), 1 / len(points))
         mixture, level = self._maximise(points, members / len(points)), -np.inf
-        for _ in range(_MOST_STEPS):
+        for _ in range(self.tuning.steps):
             mixture, reached = self._step(mixture, points, weights)
-            if reached - level < _TOLERANCE:
+            if reached - level < self.tuning.tolerance:
                 break
             level = reached
         return mixture, level
 
     def _refine(
         self,
-        mixture: _Mixture,
-        cells: CellMoments,
+        mixture: Mixture,
+        cells: Cells,
         n_rounds: int,
         n_points: int,
         rng: np.random.Generator,
-    ) -> tuple[_Mixture, float]:
+    ) -> tuple[Mixture, float]:
         """The mixture that explains the cells best, and the share of misplaced rows.
 
         Rows that are no such mixture drive it astray: then the start is kept.
@@ -169,26 +172,25 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         start, first = mixture, np.inf
         best, least = mixture, np.inf
         for left in range(n_rounds, -1, -1):
-            points = mixture.draw(n_points, rng)
-            placed = np.bincount(cells.locate(points), minlength=len(cells.shares))
-            misplaced = float(np.abs(placed / n_points - cells.shares).sum() / 2)
+            points, _ = mixture.sample(n_points, rng)
+            misplaced = cells.misplaced(points)
             first = min(first, misplaced) if mixture is start else first
             if misplaced < least:
                 best, least = mixture, misplaced
-            if misplaced > first + _ASTRAY:
+            if misplaced > first + self.tuning.astray:
                 break
             if left:
                 weights = cells.weigh(points)
                 for _ in range(2):
                     mixture, _ = self._step(mixture, points, weights)
-        return (best, least) if least <= _EXPLAINED else (start, first)
+        return (best, least) if least <= self.tuning.explained else (start, first)
 
     def _step(
         self,
-        mixture: _Mixture,
+        mixture: Mixture,
         points: NDArray[np.float64],
         weights: NDArray[np.float64],
-    ) -> tuple[_Mixture, float]:
+    ) -> tuple[Mixture, float]:
         """One step of EM on weighted points, and the log-likelihood before it."""
         logs = mixture.log_densities(points)
         total = logsumexp(logs, axis=1, keepdims=True)
@@ -197,109 +199,45 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
 
     def _maximise(
         self, points: NDArray[np.float64], members: NDArray[np.float64]
-    ) -> _Mixture:
+    ) -> Mixture:
         """The mixture of points whose shares in every component are known."""
         shares = members.sum(axis=0) + 1e-12
         means = members.T @ points / shares[:, None]
+        if self.shape == "diag":
+            squares = members.T @ points**2 / shares[:, None] - means**2
+            variances = np.maximum(squares, 0.0) + self.least_variance
+            return Mixture(shares / shares.sum(), means, np.sqrt(variances))
         ridge = self.least_variance * np.eye(points.shape[1])
-        roots = np.empty((len(shares), *ridge.shape))
+        covariances = np.empty((len(shares), *ridge.shape))
         for j, mean in enumerate(means):
             away = points - mean
-            covariance = (away * members[:, j, None]).T @ away / shares[j]
-            if self.shape == "diag":
-                covariance = np.diag(np.diag(covariance))
-            roots[j] = np.linalg.cholesky(covariance + ridge)
-        return _Mixture(shares / shares.sum(), means, roots)
+            covariances[j] = (away * members[:, j, None]).T @ away / shares[j] + ridge
+        return Mixture.of_covariances(shares / shares.sum(), means, covariances)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Mixture:
-    """A mixture in the coordinates of the cells, with triangular roots."""
-
-    weights: NDArray[np.float64]
-    means: NDArray[np.float64]
-    roots: NDArray[np.float64]
-
-    def draw(self, n_points: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        labels = rng.choice(len(self.weights), n_points, p=self.weights)
-        unit = rng.standard_normal((n_points, self.means.shape[1]))
-        points = np.empty_like(unit)
-        for j, (mean, root) in enumerate(zip(self.means, self.roots, strict=True)):
-            points[labels == j] = mean + unit[labels == j] @ root.T
-        return points
-
-    def log_densities(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log of weight times density of every component, up to a constant."""
-        result = np.empty((len(points), len(self.weights)))
-        for j, (mean, root) in enumerate(zip(self.means, self.roots, strict=True)):
-            unit = solve_triangular(root, (points - mean).T, lower=True)
-            volume = np.log(np.diag(root)).sum() - np.log(self.weights[j])
-            result[:, j] = -(unit**2).sum(axis=0) / 2 - volume
-        return result
-
-
-def find_cells(feature_map: AbstractFeatureMap) -> tuple[CellFeatures, slice] | None:
-    """The cells with second moments inside a map, and where they stand."""
-    for part in feature_map.find(CellFeatures):
-        if part.feature_map.n_crossed is not None:
-            return part.feature_map, part.where
-    return None
-
-
-def _axes(moments: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Directions in which rows have unit variance, (d, r), and the way back.
-
-    Principal directions of standardised features: units do not matter.
-    """
-    spread = np.sqrt(np.maximum(moments.structure.variances, 0.0))
-    safe = np.where(spread > 0, spread, 1.0)
-    values, vectors = np.linalg.eigh(moments.covariance / safe / safe[:, None])
-    kept = values > max(_FLAT * values[-1], 1e-300)
-    roots = np.sqrt(values[kept])
-    return vectors[:, kept] * roots * safe[:, None], (
-        vectors[:, kept] / roots / safe[:, None]
-    )
-
-
-def _gaussian(moments: Moments) -> Density:
-    """The density of one component."""
-    lift, _ = _axes(moments)
-    r = lift.shape[1]
-    if not r:
-        lift, r = np.eye(len(moments.mean)), len(moments.mean)
-        factors = np.zeros((1, r, r))
-    else:
-        factors = np.eye(r)[None]
-    none = np.zeros((1, r))
-    return Density(moments.count, np.ones(1), none, factors, lift, moments.mean, 0.0)
-
-
-def _density(
-    mixture: _Mixture, part: CellFeatures, moments: Moments, *, diagonal: bool
+def _lifted(
+    mixture: Mixture, frame: CellFrame, moments: Moments, *, is_diagonal: bool
 ) -> Density:
     """The mixture over all directions: those without cells follow linearly."""
-    lift, back = _axes(moments)
-    basis, covariance = basis_of(part), moments.covariance
+    lift, back = standard_directions(moments)
+    basis, covariance = frame.basis, moments.covariance
     seen = basis.T @ covariance @ basis
     gain = covariance @ basis @ np.linalg.pinv(seen, hermitian=True)
     left = covariance - gain @ seen @ gain.T
-    if diagonal:  # coordinates are features, which keep what their cells say
+    if is_diagonal:  # coordinates are features, which keep what their cells say
         spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         varies = spread > 0
-        lift, back = np.diag(spread)[:, varies], np.diag(1 / spread[varies])
-        back = np.eye(len(spread))[:, varies] @ back
+        lift = np.diag(spread)[:, varies]
+        back = np.eye(len(spread))[:, varies] / spread[varies]
         own = (basis != 0).any(axis=1)
         inverse = np.divide(1, basis, out=np.zeros_like(basis), where=basis != 0)
         gain[own] = inverse[own]
         left[own], left[:, own] = 0.0, 0.0
-    rest = back.T @ left @ back
-    middle = basis.T @ (moments.mean - centre_of(part))
     local = back.T @ gain
-    roots = local @ mixture.roots
-    inside = roots @ np.swapaxes(roots, 1, 2) + rest
+    roots = local @ mixture.full_factors
+    inside = roots @ np.swapaxes(roots, 1, 2) + back.T @ left @ back
     values, vectors = np.linalg.eigh(inside)
-    factors = np.asarray(vectors * np.sqrt(np.maximum(values, _FLAT))[:, None, :])
-    means = (mixture.means - middle) @ local.T
-    weights, count = mixture.weights, moments.count
-    return Density(count, weights, means, factors, lift, moments.mean, 0.0)
+    factors = np.asarray(vectors * np.sqrt(np.maximum(values, VARIES))[:, None, :])
+    means = (mixture.means - frame.of_rows(moments.mean)) @ local.T
+    whole = Mixture(mixture.weights, means, factors)
+    return Density(moments.count, whole, lift, moments.mean, 0.0)

@@ -168,6 +168,22 @@ class Cells:
         ]
         return np.concatenate(found)
 
+    def misplaced(self, points: Array, weights: Array | None = None) -> float:
+        """Share of the rows that would have to change cells to lie as points do."""
+        given = np.full(len(points), 1 / len(points)) if weights is None else weights
+        placed = np.bincount(self.locate(points), given, minlength=len(self.shares))
+        return float(np.abs(placed - self.shares).sum() / 2)
+
+    def expected_misplaced(self, n_points: float, n_rows: float) -> float:
+        r"""What :meth:`misplaced` is on average if points are drawn as rows were.
+
+        With N rows and n points, the share p of a cell is off by a normal deviate of
+        variance :math:`p\,(1/n + 1/N)`, whose magnitude is :math:`\sqrt{2/\pi}` of
+        its deviation.
+        """
+        deviations = np.sqrt(self.shares * (1 / n_points + 1 / n_rows))
+        return float(deviations.sum() / np.sqrt(2 * np.pi))
+
     def draw(self, n_points: int, rng: np.random.Generator) -> Array:
         """About ``n_points`` points, with the moments of every cell."""
         ends = np.floor(n_points * np.cumsum(self.shares) + rng.random()).astype(int)

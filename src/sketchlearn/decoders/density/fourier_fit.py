@@ -55,6 +55,11 @@ class FourierTarget:
     sines: NDArray[np.float64]
     second: NDArray[np.float64]
 
+    @property
+    def power(self) -> float:
+        """Summed squares of the sketch."""
+        return float((self.cosines**2 + self.sines**2).sum())
+
 
 @final
 @dataclass(frozen=True, eq=False)

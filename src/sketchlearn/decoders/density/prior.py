@@ -15,11 +15,14 @@ from scipy.special import betaincinv, ndtr
 from sketchlearn.decoders.moments.low_rank import Moments
 from sketchlearn.features.scaling import Scaling
 
-__all__ = ["copula_rows", "planned_range"]
+__all__ = ["copula_rows", "guess_rows", "planned_range"]
 
 _GRID = np.linspace(-3.7, 3.7, 121)
 _SHARPEST = 0.98  # of the largest variance a mean allows
 _MOST = 1e4
+_ROWS = 4096
+"""Rows that stand for a density: no figure changed with twice as many."""
+
 
 
 def copula_rows(
@@ -67,9 +70,7 @@ def copula_rows(
     upper = np.maximum(np.broadcast_to(np.asarray(high, np.float64), d), mean)
     width = np.where(upper > lower, upper - lower, 1.0)
     safe = np.where(spread > 0, spread, 1.0)
-    values, vectors = np.linalg.eigh(moments.covariance / safe / safe[:, None])
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    latent = rng.standard_normal((n_rows, d)) @ root.T
+    latent = moments.structure.scaled(1 / safe).draw(n_rows, rng)
     p = np.clip((mean - lower) / width, 1e-4, 1 - 1e-4)
     share = np.clip((spread / width) ** 2 / (p * (1 - p)), 1 / _MOST, _SHARPEST)
     strength = 1 / share - 1
@@ -101,3 +102,12 @@ def planned_range(
     scale = scaling or Scaling.identity(n_features)
     half = (1.0 if scale.origin == "data" else reach) / scale.factor
     return scale.shift - half, scale.shift + half
+
+
+def guess_rows(
+    scaling: Scaling | None, reach: float, moments: Moments, seed: int
+) -> NDArray[np.float64]:
+    """Rows guessed from the moments, inside the range a map was planned for."""
+    low, high = planned_range(scaling, reach, len(moments.mean))
+    rng = np.random.default_rng(seed)
+    return copula_rows(moments, low, high, n_rows=_ROWS, rng=rng)

@@ -86,6 +86,10 @@ class AbstractCovariance(ABC):
         """
 
     @abstractmethod
+    def draw(self, n_rows: int, rng: np.random.Generator) -> Array:
+        """Gaussian rows of mean zero with this covariance, shape (n_rows, d)."""
+
+    @abstractmethod
     def solve(self, right: Array, penalty: Array) -> Array:
         """Solve (C + diag(penalty)) w = right, whatever the units of the features."""
 
@@ -146,6 +150,12 @@ class DenseCovariance(AbstractCovariance):
         wanted = [d - count, d - 1] if 3 * count < d else None
         values, vectors = eigh(symmetric, subset_by_index=wanted)
         return values[::-1][:count], vectors[:, ::-1][:, :count]
+
+    @override
+    def draw(self, n_rows: int, rng: np.random.Generator) -> Array:
+        values, vectors = np.linalg.eigh(self.matrix)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.asarray(rng.standard_normal((n_rows, len(root))) @ root.T)
 
     @override
     def solve(self, right: Array, penalty: Array) -> Array:
@@ -271,6 +281,15 @@ class LowRankCovariance(AbstractCovariance):
         inner = DenseCovariance(basis.T @ (self @ basis / size))
         values, vectors = inner.largest(count)
         return values * size, basis @ vectors
+
+    @override
+    def draw(self, n_rows: int, rng: np.random.Generator) -> Array:
+        if self.cross is not None:
+            return DenseCovariance(self.dense).draw(n_rows, rng)
+        rows = rng.standard_normal((n_rows, len(self.own)))
+        rows *= np.sqrt(np.maximum(self.own, 0.0))
+        common = rng.standard_normal((n_rows, self.loadings.shape[1]))
+        return np.asarray(rows + common @ self.loadings.T)
 
     @override
     def solve(self, right: Array, penalty: Array) -> Array:

@@ -1,0 +1,242 @@
+r"""k-means on a density instead of on rows, for every k.
+
+Where a sketch has cells, their density blurs what lies in one cell. Centers found on it
+are then held against the cells as a mixture of Gaussians of one covariance, one for
+each: points drawn from it are weighted until every cell has its share and its mean, and
+the mixture is fitted to them again. Rows that are such a mixture are told by the cells:
+no more of them are misplaced than chance has it. Then it knows what cells cannot, how
+rows lie inside of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchlearn.decoders.density.cells import Cells
+from sketchlearn.decoders.density.lloyd import lloyd
+from sketchlearn.decoders.density.mixture import Density, Mixture
+from sketchlearn.decoders.density.reading import Reading
+
+__all__ = ["CenterTuning", "Centers", "cluster_reading", "solve_kmeans"]
+
+
+@final
+@dataclass(frozen=True)
+class CenterTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
+
+    points: int = 4096
+    """That stand for a density, and for a mixture that is held against cells."""
+
+    rounds: int = 12
+    """Of weighting points by the cells and fitting the mixture to them again."""
+
+    first_rounds: int = 2
+    """After which a mixture that explains the cells is near enough to be told from
+    one that never will."""
+
+    near: float = 2.6
+    """Misplaced rows, in units of what chance has, up to which it is near enough: on
+    training tables that are no such mixtures 2.3 and more after two rounds, on
+    synthetic ones 2.1 and less."""
+
+    explained: float = 1.6
+    """The same, up to which a mixture explains the cells in the end: 0.7 to 1.4 on
+    synthetic mixtures of up to twenty clusters, 1.9 and more on most training tables;
+    on the others its centers are as good."""
+
+    least_weight: float = 1e-4
+    """Components with a smaller share are dropped."""
+
+    least_variance: float = 1e-4
+    """Of a component in any direction, as a share of the mean variance."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Centers:
+    """Centers of a density, and the inertia they would have by it.
+
+    Parameters
+    ----------
+    centers : array of shape (k, d)
+    inertia : float
+        Expected squared distance of a row to its nearest center.
+    n_iter : int
+    """
+
+    centers: NDArray[np.float64]
+    inertia: float
+    n_iter: int
+
+
+def cluster_reading(
+    reading: Reading,
+    density: Density,
+    n_clusters: int,
+    *,
+    seed: int,
+    n_init: int = 10,
+    tuning: CenterTuning | None = None,
+) -> Centers:
+    """Centers of the rows of a sketch.
+
+    Parameters
+    ----------
+    reading : Reading
+        Of the sketch.
+    density : Density
+        Decoded from it.
+    n_clusters : int
+        k.
+    seed : int
+        Of the points that stand for the density, and of the starts.
+    n_init : int
+        Starts of Lloyd's algorithm.
+    tuning : CenterTuning, optional
+    """
+    tuning = tuning or CenterTuning()
+    rng = np.random.default_rng([seed, 3])
+    found = solve_kmeans(density, n_clusters, rng=rng, n_init=n_init, tuning=tuning)
+    cells = reading.cells
+    is_hopeless = cells is None or cells.has_second_moments or reading.noise > 0
+    if cells is None or is_hopeless or n_clusters == 1 or not density.lift.any():
+        return found
+    count = reading.moments.count
+    start = cells.frame.of_rows(found.centers)
+    mixture = _explaining_mixture(cells, start, count, seed, tuning)
+    if mixture is None:
+        return found
+    better = cells.lifted(mixture, reading.moments)
+    start = (better.component_means - better.center) @ better.axes
+    return solve_kmeans(better, n_clusters, rng=rng, start=start, tuning=tuning)
+
+
+def solve_kmeans(
+    density: Density,
+    n_clusters: int,
+    *,
+    rng: np.random.Generator,
+    n_init: int = 10,
+    start: NDArray[np.float64] | None = None,
+    tuning: CenterTuning | None = None,
+) -> Centers:
+    """Solve k-means on a density.
+
+    Where the density has fewer distinct points than clusters, the last centers are
+    repeated. A ``start``, if given, is in coordinates of the axes of the density, and
+    used if it has ``n_clusters`` points.
+
+    Examples
+    --------
+    >>> two = Mixture(np.ones(2) / 2, np.array([[-1.0], [1.0]]), np.zeros((2, 1)))
+    >>> line = Density(9.0, two, np.ones((1, 1)), np.zeros(1), 0.0)
+    >>> found = solve_kmeans(line, 2, rng=np.random.default_rng(0))
+    >>> np.sort(found.centers, axis=0).ravel(), found.inertia
+    (array([-1.,  1.]), 0.0)
+    """
+    n_points = (tuning or CenterTuning()).points
+    points, weights = density.mixture.spread_points(n_points, rng)
+    points, weights = density.on_axes(points)[weights > 0], weights[weights > 0]
+    k = min(n_clusters, len(np.unique(points, axis=0)))
+    if start is not None and len(start) == k:
+        n_init = 1
+    else:
+        start = None
+    found = lloyd(
+        points,
+        k,
+        n_init=n_init,
+        start=start,
+        seed=int(rng.integers(2**31)),
+        weights=weights * len(points),
+    )
+    local = found.cluster_centers_
+    local = np.concatenate([local, np.repeat(local[-1:], n_clusters - k, axis=0)])
+    inertia = float(found.inertia_) / len(points) + density.outside
+    centers = density.center + local @ density.axes.T
+    return Centers(centers, inertia, int(found.n_iter_))
+
+
+def _explaining_mixture(
+    cells: Cells,
+    centers: NDArray[np.float64],
+    count: float,
+    seed: int,
+    tuning: CenterTuning,
+) -> Mixture | None:
+    """A mixture of one covariance about these centers that explains the cells.
+
+    None if there is none.
+    """
+    mixture = _assigned(cells, centers, tuning)
+    best, least = mixture, np.inf
+    for done in range(tuning.rounds):
+        rng = np.random.default_rng([seed, 4])  # the same points, moved
+        points, given = mixture.spread_points(2 * tuning.points, rng)
+        chance = cells.expected_misplaced(len(points), count)
+        misplaced = cells.misplaced(points, given) / chance
+        if misplaced < least:
+            best, least = mixture, misplaced
+        if done >= tuning.first_rounds and least > tuning.near:
+            return None
+        mixture = _fitted(cells, mixture, points, cells.weigh(points, given), tuning)
+    if least > tuning.explained:
+        return None
+    weights, means = best.weights, best.means
+    root = _root(cells, cells.second - (weights[:, None] * means).T @ means, tuning)
+    return _tied(weights, means, root)
+
+
+def _assigned(
+    cells: Cells, centers: NDArray[np.float64], tuning: CenterTuning
+) -> Mixture:
+    """The mixture of cells that are each given whole to the nearest center."""
+    gaps = centers @ cells.means.T - (centers**2).sum(axis=1, keepdims=True) / 2
+    member = gaps.argmax(axis=0) == np.arange(len(centers))[:, None]
+    weights = member @ cells.shares
+    kept = weights > tuning.least_weight
+    means = (member * cells.shares)[kept] @ cells.means / weights[kept, None]
+    weights = weights[kept] / weights[kept].sum()
+    root = _root(cells, cells.second - (weights[:, None] * means).T @ means, tuning)
+    return _tied(weights, means, root)
+
+
+def _fitted(
+    cells: Cells,
+    mixture: Mixture,
+    points: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    tuning: CenterTuning,
+) -> Mixture:
+    """The mixture whose components have the weighted points that were drawn of them."""
+    r = points.shape[1]
+    member = weights.reshape(len(mixture.weights), -1)
+    shares = member.sum(axis=1)
+    kept = shares > tuning.least_weight
+    member, own = member[kept], points.reshape(len(shares), -1, r)[kept]
+    means = np.einsum("jp,jpa->ja", member, own) / shares[kept, None]
+    away = (own - means[:, None]).reshape(-1, r)
+    root = _root(cells, (away * member.reshape(-1, 1)).T @ away, tuning)
+    return _tied(shares[kept] / shares[kept].sum(), means, root)
+
+
+def _tied(
+    weights: NDArray[np.float64],
+    means: NDArray[np.float64],
+    root: NDArray[np.float64],
+) -> Mixture:
+    return Mixture(weights, means, np.tile(root, (len(weights), 1, 1)))
+
+
+def _root(
+    cells: Cells, within: NDArray[np.float64], tuning: CenterTuning
+) -> NDArray[np.float64]:
+    """Root of a covariance that is nowhere too narrow."""
+    values, vectors = np.linalg.eigh(within)
+    least = tuning.least_variance * np.trace(cells.second) / len(values)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, least)))

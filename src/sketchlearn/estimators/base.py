@@ -31,7 +31,6 @@ from sketchlearn.estimators.inputs import (
     PLANNING_ROWS,
     check_bounds,
     column_extremes,
-    is_streamed,
     validated,
     varies,
     warn_of_late,
@@ -40,6 +39,7 @@ from sketchlearn.estimators.inputs import (
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.rows.kinds import is_in_memory, kind_of
 from sketchlearn.sketching.sketch import Sketch, accumulate
 
 __all__ = ["AbstractSketchEstimator", "require_sketch", "seed_of"]
@@ -132,7 +132,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
         """Open rows, and sketch them if they can be, before one of them is read."""
-        if getattr(self, "rounds", None) == 2 and isinstance(X, Iterator):
+        if getattr(self, "rounds", None) == 2 and kind_of(X).is_read_once:
             raise RowsError(
                 f"rounds=2 needs the rows twice, and a {type(X).__name__} cannot be "
                 "read twice. Nothing was read. Pass an array, a frame or files, or "
@@ -273,7 +273,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _open_features(self, X: Any, *, reset: bool) -> Batches:
         """Open ``X`` and keep scikit-learn's record of its width and names."""
-        if is_streamed(X):
+        if not kind_of(X).is_validated:
             return self._open_aligned(X, reset=reset)
         if hasattr(X, "columns"):  # a frame: open_rows names the column at fault
             batches = open_rows(X)
@@ -299,7 +299,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _check_rows(self, X: Any) -> NDArray[np.floating]:
         """Rows for ``transform`` or ``predict``, dense."""
         check_is_fitted(self, "sketch_")
-        if is_streamed(X) and not hasattr(X, "shape"):
+        if not is_in_memory(X):
             raise RowsError(
                 "this takes rows in memory: an array, frame or sparse matrix. Read "
                 "files batch by batch (sketchlearn.open_rows) and pass each batch."

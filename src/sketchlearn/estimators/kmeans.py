@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, final
 
@@ -35,11 +35,12 @@ from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
     SecondRound,
 )
-from sketchlearn.estimators.inputs import is_streamed, require_in_memory
+from sketchlearn.estimators.inputs import require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.rows.kinds import kind_of
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveKMeans", "SelectionOfK"]
@@ -174,7 +175,7 @@ class CompressiveKMeans(
     def fit(self, X: Any, y: Any = None) -> Self:
         with self._all_or_nothing():
             super().fit(X, y)
-            if not is_streamed(X):
+            if kind_of(X).is_validated:
                 self.labels_ = self.predict(X)
         return self
 
@@ -185,7 +186,7 @@ class CompressiveKMeans(
         Files are read once more for it, batch by batch. A stream cannot be: it is
         refused before anything is read.
         """
-        if isinstance(X, Iterator):
+        if kind_of(X).is_read_once:
             raise RowsError(
                 "a stream cannot be read again to label its rows. Nothing was read. "
                 "Call fit, and predict for each batch, or pass an array or files."

@@ -208,7 +208,7 @@ def require_decoder(name: Any) -> None:
 def _spread(scaling: Scaling) -> NDArray[np.float64]:
     """Spread of the features over that of the widest, or what Ω can hold of it."""
     spread = 1 / scaling.factor
-    return np.maximum(spread / spread.max(), LEAST_IMPORTANCE)
+    return np.asarray(np.maximum(spread / spread.max(), LEAST_IMPORTANCE))
 
 
 def _varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:

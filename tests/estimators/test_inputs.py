@@ -390,6 +390,30 @@ def test_a_random_state_gives_the_same_seed_every_time():
     model.partial_fit(ROWS)
 
 
+ALL = [
+    sl.CompressivePCA,
+    sl.CompressiveRidge,
+    sl.CompressiveKMeans,
+    sl.CompressiveGaussianMixture,
+    sl.CompressiveClassifier,
+]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_parameter_says_what_it_may_be(kind):
+    given = kind().get_params()
+    assert kind._parameter_constraints.keys() == given.keys()
+    for name in given.keys() - {"bounds", "target_bounds"}:
+        with pytest.raises(
+            FeatureMapError, match=f"{name!r} parameter of {kind.__name__}"
+        ):
+            kind(**{name: object()}).plan(D)
+    for name, value in given.items():
+        if not isinstance(value, bool):  # which Python takes for a number
+            with pytest.raises(FeatureMapError, match=name):
+                kind(**{name: True}).plan(D)
+
+
 @pytest.mark.parametrize("name", [*SIMPLE, *RIDGES])
 @pytest.mark.parametrize(
     ("parameter", "value"),

@@ -20,10 +20,7 @@ from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_c
 from sketchlearn.decoders.density.decoder import is_moments
 from sketchlearn.decoders.moments.low_rank import NystromDecoder, second_moment_part
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
-from sketchlearn.estimators.base import (
-    AbstractSketchEstimator,
-    seed_of,
-)
+from sketchlearn.estimators.base import AbstractSketchEstimator
 from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
 from sketchlearn.estimators.density import SecondRound
 from sketchlearn.estimators.inputs import (
@@ -37,7 +34,17 @@ from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
     CovarianceType,
     plan_cells,
-    require_share,
+)
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    NOT_NEGATIVE,
+    RANDOM_STATE,
+    ROUNDS,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
+    seed_of,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -102,6 +109,16 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
     >>> CompressiveClassifier(1, sketch_size=100).fit(X, y).score(X, y) > 0.98
     True
     """
+
+    _parameter_constraints: Constraints = {
+        "n_components": [AT_LEAST_ONE],
+        "covariance_type": one_of("diag", "full"),
+        "sketch_size": SKETCH_SIZE,
+        "rounds": ROUNDS,
+        "bounds": BOUNDS,
+        "shrinkage": [NOT_NEGATIVE],
+        "random_state": RANDOM_STATE,
+    }
 
     def __init__(
         self,
@@ -311,10 +328,6 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
-
-    def _check_parameters(self) -> None:
-        require_share("shrinkage", self.shrinkage)
-        self._mixture(self.n_components)._check_parameters()
 
     @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:

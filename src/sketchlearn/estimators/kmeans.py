@@ -28,13 +28,21 @@ from sketchlearn.decoders.density.mixture import Clusters, Density, find_cluster
 from sketchlearn.decoders.density.prior import copula_rows
 from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
-from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
     MOMENT_SHARE,
     AbstractDensityEstimator,
     SecondRound,
 )
 from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    RANDOM_STATE,
+    ROUNDS,
+    SKETCH_SIZE,
+    Constraints,
+    seed_of,
+)
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
@@ -152,6 +160,15 @@ class CompressiveKMeans(
     >>> bool(abs(np.sort(km.cluster_centers_[:, 0]) - [-1, 1]).max() < 0.05)
     True
     """
+
+    _parameter_constraints: Constraints = {
+        "n_clusters": [AT_LEAST_ONE],
+        "sketch_size": SKETCH_SIZE,
+        "rounds": ROUNDS,
+        "bounds": BOUNDS,
+        "n_init": [AT_LEAST_ONE],
+        "random_state": RANDOM_STATE,
+    }
 
     def __init__(
         self,
@@ -321,12 +338,6 @@ class CompressiveKMeans(
         middle = self.cluster_centers_.mean(axis=0)
         centres = self.cluster_centers_ - middle
         return np.asarray(euclidean_distances(rows - middle, centres))
-
-    @override
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        require_positive_int("n_clusters", self.n_clusters)
-        require_positive_int("n_init", self.n_init)
 
     def _warn_of_size(self, sketch: Sketch | PrivateSketch, k: int) -> bool:
         """Say so, and return True, where a sketch is too small for so many."""

@@ -34,10 +34,10 @@ from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
+    "DECODERS",
     "LEARNED",
     "auto_size",
     "beside_scaling",
-    "require_decoder",
     "moment_decoder",
     "plan_second_moments",
 ]
@@ -199,16 +199,10 @@ def _warn_of_compression(n_features: int, n_columns: int) -> None:
     )
 
 
-def require_decoder(name: Any) -> None:
-    """Refuse what is no decoder of second moments."""
-    if name not in DECODERS:
-        raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
-
-
 def _spread(scaling: Scaling) -> NDArray[np.float64]:
     """Spread of the features over that of the widest, or what Ω can hold of it."""
     spread = 1 / scaling.factor
-    return np.maximum(spread / spread.max(), LEAST_IMPORTANCE)
+    return np.asarray(np.maximum(spread / spread.max(), LEAST_IMPORTANCE))
 
 
 def _varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:

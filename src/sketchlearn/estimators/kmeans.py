@@ -153,6 +153,14 @@ class CompressiveKMeans(
     True
     """
 
+    command = "kmeans"
+    command_options = {
+        "clusters": "n_clusters",
+        "components": "n_clusters",
+        "rounds": "rounds",
+    }
+    command_output = ("cluster_centers_", "inertia_")
+
     def __init__(
         self,
         n_clusters: int = 8,

@@ -113,6 +113,14 @@ class CompressiveGaussianMixture(
     True
     """
 
+    command = "mixture"
+    command_options = {
+        "clusters": "n_components",
+        "components": "n_components",
+        "rounds": "rounds",
+    }
+    command_output = ("weights_", "means_", "covariances_")
+
     def __init__(
         self,
         n_components: int = 1,

@@ -105,6 +105,15 @@ class CompressivePCA(
     array([[1., 0., 0.]])
     """
 
+    command = "pca"
+    command_options = {"components": "n_components", "standardize": "standardize"}
+    command_output = (
+        "mean_",
+        "scale_",
+        "components_",
+        "explained_variance_ratio_",
+    )
+
     def __init__(
         self,
         n_components: int | float | None = None,

@@ -113,6 +113,10 @@ class CompressiveRidge(
     (array([ 2., -1.]), 3.0)
     """
 
+    command = "ridge"
+    command_options = {"alpha": "alpha", "target_bounds": "target_bounds"}
+    command_output = ("coef_", "intercept_")
+
     def __init__(
         self,
         alpha: float = 1.0,

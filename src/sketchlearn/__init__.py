@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sketchlearn.estimators.ridge import CompressiveRidge
     from sketchlearn.features.activation import ActivationFeatures
     from sketchlearn.features.base import AbstractFeatureMap
+    from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
     from sketchlearn.features.network import NetworkFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
-    from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
-    from sketchlearn.privacy.statement import Budget, PrivacyStatement
+    from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
     from sketchlearn.rows.batches import open_rows
     from sketchlearn.sketching.sketch import Sketch, sketch_rows
@@ -48,8 +48,7 @@ _HOMES = {
     "ActivationFeatures": "features.activation",
     "AuditReport": "privacy.audit",
     "BloomFeatures": "features.hashing",
-    "Budget": "privacy.statement",
-    "CellFeatures": "features.subspace",
+    "CellFeatures": "features.cells",
     "CompressiveClassifier": "estimators.classifier",
     "CompressiveGaussianMixture": "estimators.mixture",
     "CompressiveKMeans": "estimators.kmeans",
@@ -72,7 +71,6 @@ _HOMES = {
     "SQNetSpec": "sqnet",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
-    "SubspaceFourierFeatures": "features.subspace",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "dumps": "storage.sketches",
@@ -93,7 +91,6 @@ __all__ = [
     "ActivationFeatures",
     "AuditReport",
     "BloomFeatures",
-    "Budget",
     "CellFeatures",
     "CompressiveClassifier",
     "CompressiveGaussianMixture",
@@ -117,7 +114,6 @@ __all__ = [
     "SQNetSpec",
     "Scaling",
     "Sketch",
-    "SubspaceFourierFeatures",
     "audit",
     "clipped",
     "dumps",

@@ -19,7 +19,7 @@ from sketchlearn import (
     clipped,
     sketch_rows,
 )
-from sketchlearn.decoders import equivariant
+from sketchlearn.decoders.moments import equivariant
 from sketchlearn.decoders.moments.covariance import DenseCovariance
 from sketchlearn.decoders.moments.equivariant import (
     EquivariantDecoder,

@@ -6,7 +6,7 @@ import pytest
 from contracts import check_feature_map
 from sketchlearn import Scaling, sketch_rows
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
+from sketchlearn.features.cells import CellFeatures
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.uniform(-1, 1, (200, 5))
@@ -25,10 +25,7 @@ MAPS = {
     ),
     "squares": CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=0),
     "one cell": CellFeatures([[0.0]], basis=BASIS[:, :1], centre=CENTRE),
-    "fourier": SubspaceFourierFeatures(BASIS, 22, centre=CENTRE, seed=3),
-    "scaled fourier": SubspaceFourierFeatures(
-        BASIS, 8, centre=CENTRE, scaling=SCALING, origin="data"
-    ),
+    "from rows": CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, origin="data"),
 }
 
 
@@ -72,18 +69,9 @@ def test_cells_without_second_moments_are_described_as_they_always_were():
     assert MAPS["squares"].description["n_crossed"] == 0
 
 
-def test_subspace_features_are_fourier_features_of_the_projection():
-    phi = MAPS["fourier"]
-    phases = (ROWS - CENTRE) @ BASIS @ phi.frequencies
-    expected = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
-    assert np.allclose(phi(ROWS), expected, atol=2 * np.pi * 2.0**-17 + 1e-5)
-    radii = np.linalg.norm(phi.frequencies, axis=0)
-    assert 0.2 <= radii.min() <= radii.max() <= 3.5001
-
-
 def test_a_plan_read_from_data_says_so_in_the_map_and_in_its_description():
     assert MAPS["cells"].origin == MAPS["cells"].spec.origin == "declared"
-    for name in ("scaled cells", "scaled fourier"):
+    for name in ("scaled cells", "from rows"):
         assert MAPS[name].origin == MAPS[name].spec.origin == "data"
 
 
@@ -110,8 +98,3 @@ def test_shapes_that_do_not_fit_are_refused(anchors, basis, centre):
 def test_products_of_coordinates_that_do_not_exist_are_refused(n_crossed):
     with pytest.raises(FeatureMapError, match="n_crossed must be"):
         CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=n_crossed)
-
-
-def test_an_odd_number_of_fourier_features_is_refused():
-    with pytest.raises(FeatureMapError, match="even"):
-        SubspaceFourierFeatures(BASIS, 7, centre=CENTRE)

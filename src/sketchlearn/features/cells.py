@@ -1,6 +1,6 @@
-r"""Features of rows seen in a few directions: Fourier features and cells.
+r"""Cells: which anchor a row is nearest to, seen in a few directions.
 
-Both project a row first, :math:`z = B^\top(x - c)`, with directions and centre that
+A row is projected first, :math:`z = B^\top(x - c)`, with directions and centre that
 were planned from an earlier sketch of the same data (its principal directions, say).
 What was planned belongs to the map and is written in its description; ``origin``
 says whether it was read from rows or from something public.
@@ -15,26 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.arithmetic.draws import Draws
-from sketchlearn.arithmetic.elementary import TURN, ceil_log2, sequential_sum
+from sketchlearn.arithmetic.elementary import ceil_log2, sequential_sum
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix, largest_magnitude
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.base import AbstractFeatureMap, row_blocks
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Origin, Scaling
-from sketchlearn.features.waves import (
-    VALUE_BITS,
-    AbstractWaveFeatures,
-    Waves,
-    require_pairs,
-    wave_norm,
-)
 
-__all__ = ["FARTHEST", "CellFeatures", "SubspaceFourierFeatures"]
-
-_ROW_BITS = 22
-"""Scaled rows are rounded to ``2**-22`` for waves."""
+__all__ = ["FARTHEST", "CellFeatures"]
 
 _BASIS_BITS = 20
 """Entries of a basis are whole numbers of this many bits."""
@@ -271,102 +260,6 @@ class CellFeatures(AbstractFeatureMap):
             a, b = np.tril_indices(self.n_crossed, -1)
             local += [z * z, z[:, a] * z[:, b]]
         return cells, np.concatenate(local, axis=1)
-
-
-@final
-class SubspaceFourierFeatures(AbstractWaveFeatures):
-    r"""Cosines and sines of the row seen in a few directions.
-
-    .. math::
-        \varphi(x) = \big(\cos \omega_f^\top z, \; \sin \omega_f^\top z\big)_f,
-        \qquad z = B^\top(x - c),
-
-    with :math:`\omega = R u`, :math:`u` uniform on the sphere and R uniform in
-    ``[0.2, 3.5]``: right for z of unit variance.
-
-    Parameters
-    ----------
-    basis : array of shape (n_features, r)
-        B, for scaled rows.
-    sketch_size : int
-        Numbers in the feature vector; even.
-    centre : array of shape (n_features,)
-        c, in units of the scaled rows.
-    origin : {"declared", "data"}
-        Where basis and centre come from.
-    seed : int
-        Same seed, same frequencies.
-    scaling : Scaling, optional
-        Applied to rows first.
-
-    Examples
-    --------
-    >>> phi = SubspaceFourierFeatures([[1.0], [1.0]], 4, centre=[0.0, 0.0])
-    >>> abs(phi(np.array([[1.0, -1.0]])))
-    array([[1., 1., 0., 0.]])
-    """
-
-    kind: ClassVar[str] = "subspace-fourier"
-
-    def __init__(
-        self,
-        basis: ArrayLike,
-        sketch_size: int,
-        *,
-        centre: ArrayLike,
-        origin: Origin = "declared",
-        seed: int = 0,
-        scaling: Scaling | None = None,
-    ) -> None:
-        self.basis, self.centre = _directions(basis, centre)
-        half = require_pairs(sketch_size)
-        super().__init__(
-            n_features=len(self.basis),
-            sketch_size=sketch_size,
-            scaling=scaling,
-            value_bound=1.0,
-            norm_bound=wave_norm(half),
-            frac_bits=VALUE_BITS,
-        )
-        self.seed, self._planned = int(seed), _require_origin(origin)
-        draws = Draws(seed)
-        radii = 0.2 + 3.3 * draws.uniform(half)
-        self.frequencies = draws.directions(self.basis.shape[1], half) * radii  # (r, h)
-        lifted = sequential_sum(
-            column[:, None] * wave
-            for column, wave in zip(self.basis.T, self.frequencies, strict=True)
-        )
-        self._lattice = RowLattice(scaling, _ROW_BITS, 2.0**52)
-        self._waves = Waves(
-            lifted / TURN, row_bits=_ROW_BITS, phase_bits=_ROW_BITS + _BASIS_BITS
-        )
-        self._middle = self._lattice.nearest(self.centre)
-
-    @property
-    @override
-    def origin(self) -> str:
-        return _joint_origin(self._planned, self.scaling)
-
-    @override
-    def describe(self) -> dict[str, Any]:
-        return {
-            "basis": self.basis,
-            "sketch_size": self.sketch_size,
-            "centre": self.centre,
-            "origin": self._planned,
-            "seed": self.seed,
-        }
-
-    @override
-    def weights(self) -> dict[str, NDArray[Any]]:
-        return {"centre": self.centre, "waves": self._waves.whole}
-
-    @override
-    def _round(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> tuple[NDArray[np.float64], float]:
-        x = self._lattice.round(rows, first_row)[0] - self._middle
-        return x, largest_magnitude(x)
 
 
 @final

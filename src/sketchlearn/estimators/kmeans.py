@@ -169,6 +169,13 @@ class CompressiveKMeans(
         "n_init": [AT_LEAST_ONE],
         "random_state": RANDOM_STATE,
     }
+    command = "kmeans"
+    command_options = {
+        "clusters": "n_clusters",
+        "components": "n_clusters",
+        "rounds": "rounds",
+    }
+    command_output = ("cluster_centers_", "inertia_")
 
     def __init__(
         self,

@@ -130,6 +130,13 @@ class CompressiveGaussianMixture(
         "reg_covar": [NOT_NEGATIVE],
         "random_state": RANDOM_STATE,
     }
+    command = "mixture"
+    command_options = {
+        "clusters": "n_components",
+        "components": "n_components",
+        "rounds": "rounds",
+    }
+    command_output = ("weights_", "means_", "covariances_")
 
     def __init__(
         self,

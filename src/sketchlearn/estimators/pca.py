@@ -112,6 +112,14 @@ class CompressivePCA(
         "decoder": one_of(*DECODERS),
         "random_state": RANDOM_STATE,
     }
+    command = "pca"
+    command_options = {"components": "n_components", "standardize": "standardize"}
+    command_output = (
+        "mean_",
+        "scale_",
+        "components_",
+        "explained_variance_ratio_",
+    )
 
     def __init__(
         self,

@@ -107,6 +107,9 @@ class CompressiveRidge(
         "decoder": one_of(*DECODERS),
         "random_state": RANDOM_STATE,
     }
+    command = "ridge"
+    command_options = {"alpha": "alpha", "target_bounds": "target_bounds"}
+    command_output = ("coef_", "intercept_")
 
     def __init__(
         self,

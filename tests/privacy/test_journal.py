@@ -12,7 +12,8 @@ import pytest
 
 from sketchlearn.errors import LedgerError
 from sketchlearn.privacy import journal
-from sketchlearn.privacy.ledger import Charge, Ledger
+from sketchlearn.privacy.charge import Charge
+from sketchlearn.privacy.ledger import Ledger
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
 forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -26,7 +26,8 @@ from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.files.container import canonical_json
 from sketchlearn.privacy import accountant, journal
 from sketchlearn.privacy.accountant import Terms
-from sketchlearn.privacy.ledger import Charge, Ledger
+from sketchlearn.privacy.charge import Charge
+from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, zcdp_rho
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}

@@ -23,13 +23,14 @@ from sketchlearn.features import clipping
 from sketchlearn.features.base import FeatureSpec
 from sketchlearn.features.clipping import ClippedFeatures, clipped
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.privacy import release as privacy
+from sketchlearn.privacy import planned as planning
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon
 from sketchlearn.privacy.noise import discrete_gaussian
 from sketchlearn.sketching.sketch import sketch_rows
 
 audit = importlib.import_module("sketchlearn.privacy.audit")  # not the function
+releases = importlib.import_module("sketchlearn.privacy.release")
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
 WIDE = clipped(MomentFeatures(999, order="mean"), norm_bound=1.0)
@@ -54,7 +55,7 @@ def draw(sketch, **changes):
     book = Ledger.ephemeral(
         epsilon=5.0, delta=1e-2, pure_epsilon=2.0, neighbours=relation
     )
-    return privacy.release(sketch, **{**PROMISE, "ledger": book, **changes})
+    return releases.release(sketch, **{**PROMISE, "ledger": book, **changes})
 
 
 def noise_of(sketch, n):
@@ -174,8 +175,8 @@ def check_sensitivity():
         *rng.normal(size=(50, 4)),
     ]
     some = sketch_rows(ROWS, PHI)
-    plan = privacy.plan_release(some, **PROMISE).statement
-    swap = privacy.plan_release(
+    plan = planning.plan_release(some, **PROMISE).statement
+    swap = planning.plan_release(
         some, **PROMISE, neighbours="replace", count="public"
     ).statement
     for base in (ROWS, np.eye(4)[:1], -np.eye(4)[:1]):
@@ -258,30 +259,30 @@ def test_the_code_as_it_is_passes(checker):
 
 
 def swap_noise(patch, sampler):
-    patch.setattr(privacy, "discrete_gaussian", sampler)
+    patch.setattr(planning, "discrete_gaussian", sampler)
 
 
 def swap_plan(patch, change):
     """Put ``change(plan, sketch, arguments)`` after the real plan."""
-    real = privacy.plan_release
+    real = planning.plan_release
 
     def plan_release(sketch, **arguments):
         planned = real(sketch, **arguments)
         changed = change(planned.statement, sketch, arguments)
         return replace(planned, statement=changed)
 
-    for module in (privacy, audit):
+    for module in (planning, releases, audit):
         patch.setattr(module, "plan_release", plan_release)
 
 
 def swap_draw(patch, change):
     """Put ``change(drawn, planned)`` after the one door."""
-    real = privacy.PlannedRelease.draw
+    real = planning.PlannedRelease.draw
 
     def draw(self, random_bytes, n=1):
         return [change(drawn, self) for drawn in real(self, random_bytes, n)]
 
-    patch.setattr(privacy.PlannedRelease, "draw", draw)
+    patch.setattr(planning.PlannedRelease, "draw", draw)
 
 
 def scaled(plan, factor):
@@ -298,8 +299,8 @@ def noise_forgotten(patch):
 
 
 def sigma_halved(patch):
-    real = privacy.gaussian_mu
-    patch.setattr(privacy, "gaussian_mu", lambda *promise: 2 * real(*promise))
+    real = planning.gaussian_mu
+    patch.setattr(planning, "gaussian_mu", lambda *promise: 2 * real(*promise))
 
 
 def scale_squared(patch):
@@ -369,7 +370,7 @@ def epsilon_twice(patch):
     def change(plan, sketch, arguments):
         if plan.count_mode != "laplace":
             return plan
-        full = privacy.gaussian_mu(plan.epsilon, plan.delta)
+        full = planning.gaussian_mu(plan.epsilon, plan.delta)
         sigma = int(lattice_steps(plan) / Fraction(full)) + 1
         mu2 = float((lattice_steps(plan) / sigma) ** 2)
         return replace(plan, sigma_int=sigma, mu2=mu2 * (1 + 2**-50))
@@ -414,13 +415,15 @@ def seeded_source(patch):
         return np.random.default_rng(0).bytes(n)
 
     fake = SimpleNamespace(urandom=urandom, PathLike=os.PathLike)
-    patch.setattr(privacy, "os", fake)
+    for module in (planning, releases):
+        patch.setattr(module, "os", fake)
 
 
 def forked_source(patch):
     # A generator well seeded at import: every child of a fork continues it alike.
     fake = SimpleNamespace(urandom=np.random.default_rng().bytes, PathLike=os.PathLike)
-    patch.setattr(privacy, "os", fake)
+    for module in (planning, releases):
+        patch.setattr(module, "os", fake)
 
 
 def shared_noise(patch):

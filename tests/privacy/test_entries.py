@@ -6,28 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from privacy.ledgers import CAPS, charge, lines_of
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.files.container import canonical_json
 from sketchlearn.privacy import entries, journal
 from sketchlearn.privacy.charge import Charge
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_mu
-
-CAPS = {"epsilon": 2.0, "delta": 1e-5}
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "people.ledger"
-
-
-def charge(mu2=0.01, name="x", **more):
-    return Charge(name, mu2=mu2, **more)
-
-
-def lines_of(path):
-    return path.read_bytes().splitlines(keepends=True)
-
 
 # Ledgers of version 1, which do not say what one unit is.
 

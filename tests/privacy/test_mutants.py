@@ -5,10 +5,8 @@ is right. All of them pass on the code as it is; a mutant is killed when those n
 with it (the ones meant to find it) all fail.
 """
 
-import contextlib
 import importlib
 import os
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 from math import isqrt, sqrt
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privacy.ledgers import in_a_child
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features import clipping
 from sketchlearn.features.base import FeatureSpec
@@ -132,20 +131,6 @@ def check_fresh():
     draws += [in_a_child(lambda: draw(sketch).total.to_ints()) for _ in range(2)]
     columns = zip(*draws, strict=True)
     return all(len(set(column)) == 4 for column in columns)
-
-
-def in_a_child(call):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            os.write(writing, pickle.dumps(call()))
-        os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as stream:
-        data = stream.read()
-    os.waitpid(child, 0)
-    return pickle.loads(data)
 
 
 def check_calibration():

@@ -17,6 +17,7 @@ from typing import Any, final
 from typing_extensions import override
 
 from sketchlearn.errors import LedgerError
+from sketchlearn.files.durable import sync_folder
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.charge import Charge, require_unit
 from sketchlearn.privacy.entries import (
@@ -29,7 +30,7 @@ from sketchlearn.privacy.entries import (
     read_account,
     unit_of,
 )
-from sketchlearn.privacy.journal import Seen, append, locked, read, sync_folder
+from sketchlearn.privacy.journal import Seen, append, locked, read
 
 __all__ = ["AbstractBook", "FileBook", "MemoryBook"]
 
@@ -75,7 +76,7 @@ class FileBook(AbstractBook):
             else:
                 seen = append(descriptor, path, header_of(terms), seen)
                 account = Account(terms, seen=seen)
-        sync_folder(path)
+        sync_folder(str(path.resolve().parent))
         return cls(path, account)
 
     @classmethod

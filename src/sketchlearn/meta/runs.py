@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from sketchlearn.decoders.moments.equivariant import PriorSpec
+from sketchlearn.decoders.moments.prior_network import PriorSpec
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn
 from sketchlearn.meta.clustering import build_ckm, evolve_ckm

@@ -19,7 +19,6 @@ from sketchlearn import (
     NystromFeatures,
     QuadraticFeatures,
     Scaling,
-    SubspaceFourierFeatures,
     clipped,
 )
 from sketchlearn.arithmetic.draws import hash_keys
@@ -403,7 +402,6 @@ def test_cells_are_what_their_description_says(farthest):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: SubspaceFourierFeatures([[1.0]], 4, centre=[1e304]),
         lambda: CellFeatures([[1e9], [-1e9]], basis=[[1.0]], centre=[0.0]),
         lambda: CountMinFeatures(3, width=2, depth=1, value_bound=1e-300),
         lambda: NystromFeatures([[1.0]], scale=5e-324),

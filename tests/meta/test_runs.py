@@ -16,7 +16,7 @@ from sketchlearn.files.weights import load_weights
 from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.meta.runs import build_run, train_run
-from sketchlearn.meta.second_moments import PaddedMomentProblem
+from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.sqnet import SQNet
 
 TEXT = """

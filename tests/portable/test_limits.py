@@ -13,13 +13,13 @@ from portable.reference import norm_squared
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.networks.forward import NetworkSpec
 
 SATURATED = [41, 93, 111, 260, 1000, 4096]

@@ -45,7 +45,8 @@ from sketchlearn.sketching.lineage import (
     remaining_lineage,
 )
 from sketchlearn.sketching.sketch import Sketch, sketch_rows
-from sketchlearn.storage.sketches import _pack_private, dumps, load, loads, save
+from sketchlearn.storage.formats.private import PrivateSketchFormat
+from sketchlearn.storage.sketches import dumps, load, loads, save
 from sketchlearn.testing import release_seeded
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
@@ -925,7 +926,7 @@ def test_a_file_gives_back_the_release(exact, swaps, tmp_path, mode, seeded):
 
 
 def tampered(private, **changes):
-    metadata, tensors = _pack_private(private)
+    metadata, tensors = PrivateSketchFormat().pack(private)
     statement = {**json.loads(metadata["privacy"]), **changes}
     text = canonical_json({k: v for k, v in statement.items() if v != "missing"})
     return encode(({**metadata, "privacy": text}, tensors), None, "")
@@ -993,7 +994,7 @@ def test_a_file_whose_statement_contradicts_itself_is_refused(private, changes):
 
 def test_a_test_double_cannot_pass_for_a_release(exact):
     data = dumps(release_seeded(exact, 0, **PROMISE))
-    metadata, tensors = _pack_private(release_seeded(exact, 0, **PROMISE))
+    metadata, tensors = PrivateSketchFormat().pack(release_seeded(exact, 0, **PROMISE))
 
     assert b'"kind":"test"' in data
     with pytest.raises(SketchFileError):
@@ -1001,7 +1002,7 @@ def test_a_test_double_cannot_pass_for_a_release(exact):
 
 
 def test_an_exact_file_cannot_pass_for_a_release(exact, private):
-    metadata, tensors = _pack_private(private)
+    metadata, tensors = PrivateSketchFormat().pack(private)
     for change in ({"privacy": ""}, {"kind": "exact"}, {"pooling": "max"}):
         with pytest.raises(SketchFileError):
             loads(encode(({**metadata, **change}, tensors), None, ""))

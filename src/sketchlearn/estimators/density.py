@@ -46,11 +46,11 @@ from sketchlearn.estimators.inputs import (
     warn_of_late,
 )
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.scaling import Origin, Scaling
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.plans.moments import plan_second_moments
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches

@@ -36,8 +36,8 @@ from sketchlearn.estimators.density import (
 )
 from sketchlearn.estimators.inputs import is_streamed, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

@@ -28,8 +28,8 @@ from sketchlearn.decoders.density.mixture import Clusters, Density
 from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

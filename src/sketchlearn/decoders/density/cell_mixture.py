@@ -28,7 +28,7 @@ from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

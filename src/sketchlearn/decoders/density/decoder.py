@@ -24,9 +24,6 @@ from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.density.blur import blurred_moments
 from sketchlearn.decoders.density.cells import (
     CellStatistics,
-    basis_of,
-    centre_of,
-    lift_of,
 )
 from sketchlearn.decoders.density.fourier_fit import (
     CovarianceShape,
@@ -42,17 +39,17 @@ from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["DensityDecoder", "is_moments", "principal_directions"]
 
-_Fourier: TypeAlias = FourierFeatures | HarmonicFeatures | SubspaceFourierFeatures
+_Fourier: TypeAlias = FourierFeatures | HarmonicFeatures
 
 _PRIOR_ROWS = 4096
 _PRIOR_CELLS = 256
@@ -109,8 +106,6 @@ class DensityDecoder(AbstractDecoder[Density]):
             cells = CellStatistics.read(cell.feature_map, values, moments, noise=noise)
         for wave in sketch.feature_map.find(FourierFeatures, HarmonicFeatures):
             waves.append((wave.feature_map, sketch.mean[wave.where]))
-        for inside in sketch.feature_map.find(SubspaceFourierFeatures):
-            waves.append((inside.feature_map, sketch.mean[inside.where]))
         if cells is not None:
             return Decoding(self._from_cells(cells, waves, moments, noise))
         if waves:
@@ -141,7 +136,7 @@ class DensityDecoder(AbstractDecoder[Density]):
         moments: Moments,
         noise: float,
     ) -> Decoding[Density]:
-        lift = self._axes(parts[0][0], moments)
+        lift = self._axes(moments)
         if not lift.shape[1]:
             return Decoding(_constant(moments))
         target = _target(parts, moments, lift)
@@ -212,13 +207,8 @@ class DensityDecoder(AbstractDecoder[Density]):
         ]
         return min(fits, key=lambda fit: fit.loss)
 
-    def _axes(self, part: _Fourier, moments: Moments) -> NDArray[np.float64]:
+    def _axes(self, moments: Moments) -> NDArray[np.float64]:
         """Directions in which rows have unit variance, shape (d, r)."""
-        if isinstance(part, SubspaceFourierFeatures):
-            basis, lift = basis_of(part), lift_of(part)
-            values, vectors = np.linalg.eigh(basis.T @ moments.covariance @ basis)
-            kept = values > max(_FLAT * values[-1], 1e-300)
-            return np.asarray(lift @ (vectors[:, kept] * np.sqrt(values[kept])))
         if self.shape == "diag":
             spread = np.sqrt(np.maximum(moments.structure.variances, 0.0))
             return np.diag(spread)[:, spread > _FLAT**0.5 * spread.max()]
@@ -250,12 +240,9 @@ def _target(
     frequencies, turned = [], []
     for part, values in parts:
         waves, h = part.frequencies.astype(np.float64), part.sketch_size // 2
-        if isinstance(part, SubspaceFourierFeatures):
-            waves, origin = basis_of(part) @ waves, centre_of(part)
-        else:
-            scaling = part.scaling or Scaling.identity(part.n_features)
-            waves, origin = scaling.factor[:, None] * waves, scaling.shift
-        phases = (moments.mean - origin) @ waves
+        scaling = part.scaling or Scaling.identity(part.n_features)
+        waves = scaling.factor[:, None] * waves
+        phases = (moments.mean - scaling.shift) @ waves
         turned.append((values[:h] + 1j * values[h:]) * np.exp(-1j * phases))
         frequencies.append(waves.T @ lift)
     z = np.concatenate(turned)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NoReturn, Self, final, overload
 
 import numpy as np
@@ -15,14 +15,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.clusters.resolution import narrow_features
-from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
-from sketchlearn.decoders.density.decoder import is_moments
-from sketchlearn.decoders.moments.low_rank import NystromDecoder, second_moment_part
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
+from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder
+from sketchlearn.decoders.density.components import (
+    NARROWEST,
+    pool_classes,
+    pooled_deviations,
+    rounding_steps,
+)
+from sketchlearn.decoders.density.mixture_choice import mixture_decoder
+from sketchlearn.decoders.density.reading import holds_only_moments, read_sketch
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.errors import FeatureMapError, RowsError, TooNoisy
 from sketchlearn.estimators.base import AbstractSketchEstimator
-from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
-from sketchlearn.estimators.density import SecondRound
+from sketchlearn.estimators.density import warn_all
 from sketchlearn.estimators.inputs import (
     beside_targets,
     extremes_of,
@@ -30,11 +35,7 @@ from sketchlearn.estimators.inputs import (
     warn_of_plan,
 )
 from sketchlearn.estimators.labelled_rows import LabelledRows
-from sketchlearn.estimators.mixture import (
-    CompressiveGaussianMixture,
-    CovarianceType,
-    plan_cells,
-)
+from sketchlearn.estimators.mixture import CompressiveGaussianMixture, CovarianceType
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     BOUNDS,
@@ -47,7 +48,11 @@ from sketchlearn.estimators.parameters import (
     seed_of,
 )
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cells import CellFeatures
+from sketchlearn.features.scaling import Origin
+from sketchlearn.plans.advice import outlying_classes
+from sketchlearn.plans.cells import MixtureCells
+from sketchlearn.plans.rounds import DensityPlan
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.rows.kinds import is_in_memory, kind_of
@@ -185,26 +190,17 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         self._check_parameters()
         if first is None:
             return self._mixture(self.n_components).plan(n_features, rows=rows)
-        size = self._mixture(self.n_components)._size(n_features, 2)
-        units = _deviations(first)
         extremes = None if rows is None else extremes_of(rows)
-        rounds = {c: SecondRound(part, size, extremes) for c, part in first.items()}
+        units = pooled_deviations([read_sketch(one).moments for one in first.values()])
+        cells = MixtureCells(
+            self.n_components, self.covariance_type == "diag", units=units
+        )
+        plan = DensityPlan(cells, self.sketch_size, seed_of(self.random_state))
+        known = {label: plan.after(one, extremes) for label, one in first.items()}
         # Units come from all classes: one that was not paid for shows in every map.
-        public = all(known.origin == "declared" for known in rounds.values())
-        maps: dict[Any, AbstractFeatureMap] = {}
-        for label, known in rounds.items():
-            known.origin = "declared" if public else "data"
-            cells = plan_cells(
-                known,
-                n_components=self.n_components,
-                covariance_type=self.covariance_type,
-                units=units,
-                seed=seed_of(self.random_state),
-            )
-            parts = [known.part] if cells is None else [known.part, cells]
-            both = ConcatenatedFeatures(parts)
-            maps[label] = both.with_columns(first[label].feature_map.columns)
-        return maps
+        is_public = all(one.origin == "declared" for one in known.values())
+        origin: Origin = "declared" if is_public else "data"
+        return {c: plan.second(replace(one, origin=origin)) for c, one in known.items()}
 
     @override
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -306,8 +302,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         with self._all_or_nothing():
             mixtures = [self._fitted(c, sketches[c]) for c in classes.tolist()]
             self.classes_, self.class_prior_ = classes, counts / counts.sum()
-            self.mixtures_ = mixtures
-            pool_variances(mixtures, self.class_prior_, shrinkage=self.shrinkage)
+            self.mixtures_ = self._pooled(mixtures)
             self.n_features_in_ = mixtures[0].n_features_in_
             self.sketches_ = dict(sketches)
         return self
@@ -387,7 +382,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         extremes = None
         if known:
             some = next(iter(known.values())).feature_map
-            twice = any(find_cells(s.feature_map) is not None for s in known.values())
+            twice = any(one.feature_map.find(CellFeatures) for one in known.values())
             start = second_moment_part(some)[0] if twice else some
         else:
             twice = not self._is_one_pass
@@ -398,7 +393,10 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             start = first.plan(self.n_features_in_, rows=extremes)
         sketches = rows.sketches(start)
         if not known:
-            _warn_of_tails(sketches, getattr(self, "feature_names_in_", None))
+            whole = sum(sketches.values())
+            assert isinstance(whole, Sketch)
+            names = getattr(self, "feature_names_in_", None)
+            warn_all([outlying_classes(read_sketch(whole), names)], stacklevel=4)
         if not twice:
             return sketches
         maps = self.plan(start.n_features, rows=extremes, first={**known, **sketches})
@@ -418,7 +416,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             sketch_size=self.sketch_size,
             rounds=self.rounds if rounds is None else rounds,
             bounds=self.bounds,
-            reg_covar=float(np.finfo(np.float64).tiny),  # see pool_variances
+            reg_covar=float(np.finfo(np.float64).tiny),  # see pool_classes
             random_state=self.random_state,
         )
 
@@ -437,20 +435,34 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         each = sketch.feature_map.n_features if self.covariance_type == "full" else 0
         rows = int(sketch.count) // max(_FEWEST_ROWS, each)
         size = max(1, min(self.n_components, rows))
-        if is_moments(sketch.feature_map):
+        if holds_only_moments(sketch.feature_map):
             size = 1
-        if find_cells(sketch.feature_map) is None:
-            mixture = self._mixture(size)
-            return mixture.fit_sketch(sketch, decoder=mixture._decoder(sketch, size))
-        # Classes are no mixtures of Gaussians: refining did not help on real tables.
-        decoder = CellMixtureDecoder(
-            size,
-            shape=self.covariance_type,
-            least_variance=max(self.shrinkage, NARROWEST),
-            n_rounds=0,
-            seed=seed_of(self.random_state),
-        )
+        seed = seed_of(self.random_state)
+        reading, shape = read_sketch(sketch), self.covariance_type
+        decoder = mixture_decoder(reading, size, shape=shape, seed=seed)
+        if reading.cells is not None and reading.cells.has_second_moments:
+            # Classes are no mixtures of Gaussians: refining helped on no real table.
+            least = max(self.shrinkage, NARROWEST)
+            decoder = CellMixtureDecoder(
+                size, shape=shape, least_variance=least, n_rounds=0, seed=seed
+            )
         return self._mixture(size).fit_sketch(sketch, decoder=decoder)
+
+    def _pooled(
+        self, mixtures: list[CompressiveGaussianMixture]
+    ) -> list[CompressiveGaussianMixture]:
+        """The mixtures of all classes, none of them narrower than it can be."""
+        steps, widths = rounding_steps([one.sketch_.feature_map for one in mixtures])
+        pooled = pool_classes(
+            [one._components for one in mixtures],
+            self.class_prior_,
+            shrinkage=self.shrinkage,
+            steps=steps,
+            widths=widths,
+        )
+        for one, components in zip(mixtures, pooled, strict=True):
+            one.means_, one.covariances_ = components.means, components.covariances
+        return mixtures
 
     def _log_joint(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "sketches_")
@@ -475,23 +487,6 @@ def _added(
     return merged
 
 
-def _warn_of_tails(sketches: Mapping[Any, Sketch], names: NDArray[Any] | None) -> None:
-    """Say so where a few rows far out make up the variances of their class."""
-    whole = sum(sketches.values())
-    assert isinstance(whole, Sketch)
-    found = narrow_features(whole, NystromDecoder().decode(whole).params)
-    if found:
-        listed = [str(j if names is None else repr(names[j])) for j in found]
-        warnings.warn(
-            f"in feature {', '.join(listed)} a few rows lie far from all "
-            "others: the variances of their class are those of these rows, and the "
-            "result may be far from the best. Leave such rows out, clip them, or "
-            "transform the feature.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
 def _refuse_forgetting(label: Any) -> NoReturn:
     raise RowsError(
         f"class {label!r} would have no rows left, or never had any. Nothing was "
@@ -507,14 +502,3 @@ def _sorted(labels: Iterable[Any]) -> NDArray[Any]:
         raise RowsError(
             "classes must be all numbers or all text, to be put in order."
         ) from error
-
-
-def _deviations(sketches: Mapping[Any, Sketch | PrivateSketch]) -> NDArray[np.float64]:
-    """Standard deviations of the features over all classes together."""
-    parts = [NystromDecoder().decode(sketch).params for sketch in sketches.values()]
-    counts = np.array([part.count for part in parts])
-    means = np.stack([part.mean for part in parts])
-    variances = np.stack([part.structure.variances for part in parts])
-    shares = counts / counts.sum()
-    away = means - shares @ means
-    return np.asarray(np.sqrt(np.maximum(shares @ (variances + away**2), 0.0)))

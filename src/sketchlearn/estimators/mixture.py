@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
 from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 from scipy.sparse import issparse
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin
@@ -16,16 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.density.blur import hidden_nats
-from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
-from sketchlearn.decoders.density.decoder import DensityDecoder, is_moments
+from sketchlearn.decoders.density.components import Components
 from sketchlearn.decoders.density.mixture import Density
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
-from sketchlearn.errors import ConvergenceWarning, RowsError
-from sketchlearn.estimators.density import (
-    AbstractDensityEstimator,
-    SecondRound,
-)
+from sketchlearn.decoders.density.mixture_choice import mixture_decoder
+from sketchlearn.decoders.density.reading import Reading
+from sketchlearn.errors import RowsError
+from sketchlearn.estimators.density import AbstractDensityEstimator, warn_all
 from sketchlearn.estimators.inputs import varies
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
@@ -38,29 +33,17 @@ from sketchlearn.estimators.parameters import (
     one_of,
     seed_of,
 )
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.cells import FARTHEST, CellFeatures
-from sketchlearn.plans.cells import place_cells
+from sketchlearn.features.base import require_positive_int
+from sketchlearn.plans.advice import hidden_features, noisy_variances, outlying_rows
+from sketchlearn.plans.cells import MixtureCells
+from sketchlearn.plans.rounds import DensityPlan
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = [
-    "CompressiveGaussianMixture",
-    "CovarianceType",
-    "plan_cells",
-]
+__all__ = ["CompressiveGaussianMixture", "CovarianceType"]
 
 CovarianceType = Literal["diag", "full"]
-
-_CELLS, _MOST_DIRECTIONS = 4, 14
-"""Cells for each component, and coordinates they have room for."""
-
-_HIDDEN = 2.5
-"""Log density that the noise of a release may cost without a word."""
-
-_COLLINEAR = 1e-9
-"""Share of its variance that a feature varies by itself, at least."""
 
 
 @final
@@ -179,36 +162,47 @@ class CompressiveGaussianMixture(
         """
         self._check_parameters()
         size = self.n_components
-        self._check_sketch(sketch, size)
+        reading = self._read(sketch, size)
         if isinstance(sketch, Sketch) and sketch.count < max(2, size):
             raise RowsError(
                 f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
                 f"n_components={size}."
             )
-        found = (decoder or self._decoder(sketch, size)).decode(sketch)
-        density = found.params
-        if len(density.weights) < size:
-            warnings.warn(
-                f"the sketch shows only {len(density.weights)} of n_components={size} "
-                "components: use fewer.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        if size > 1 and decoder is None:
-            moments = NystromDecoder().decode(sketch).params
-            self._warn_of_tails(sketch, moments)
-        covariances = self._regularised(density)
-        if isinstance(sketch, Sketch):
-            self._warn_of_narrow(density, varies(sketch))
-        if decoder is None:
-            self._warn_of_noise(sketch, density.weights, covariances)
-        self.weights_, self.means_ = density.weights, density.component_means
-        self.covariances_ = covariances
-        self.converged_, self.n_iter_ = found.converged, max(found.n_iter, 1)
-        self.residual_, self.n_samples_seen_ = found.residual, density.count
-        self._name_features(sketch, np.arange(len(density.centre)))
+        seed = seed_of(self.random_state)
+        usual = mixture_decoder(reading, size, shape=self.covariance_type, seed=seed)
+        decoding = (decoder or usual).decode(sketch)
+        found = Components.of_density(
+            decoding.params,
+            least_variance=self.reg_covar,
+            is_diagonal=self.covariance_type == "diag",
+        )
+        is_usual = decoder is None
+        warn_all(self._advice(reading, decoding.params, found, is_usual=is_usual))
+        self.weights_, self.means_ = found.weights, found.means
+        self.covariances_ = found.covariances
+        self.converged_, self.n_iter_ = decoding.converged, max(decoding.n_iter, 1)
+        self.residual_ = decoding.residual
+        self.n_samples_seen_ = decoding.params.count
+        self._name_features(sketch, np.arange(found.means.shape[1]))
         self.sketch_ = sketch
         return self
+
+    def _advice(
+        self, reading: Reading, density: Density, found: Components, *, is_usual: bool
+    ) -> Iterator[str | None]:
+        """What there is to say of a fitted mixture."""
+        size, sketch = self.n_components, reading.sketch
+        if len(density.weights) < size:
+            yield (
+                f"the sketch shows only {len(density.weights)} of n_components={size} "
+                "components: use fewer."
+            )
+        if size > 1 and is_usual:
+            yield outlying_rows(reading)
+        if isinstance(sketch, Sketch):
+            yield hidden_features(density, self.reg_covar, varies(sketch))
+        if is_usual:
+            yield noisy_variances(reading, found.weights, found.covariances)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of each row."""
@@ -234,15 +228,7 @@ class CompressiveGaussianMixture(
         check_is_fitted(self, "weights_")
         rng = np.random.default_rng([seed_of(self.random_state), 1])
         n_rows = require_positive_int("n_samples", n_samples)
-        labels = rng.choice(len(self.weights_), n_rows, p=self.weights_)
-        rows = rng.standard_normal((n_rows, self.n_features_in_))
-        for j, covariance in enumerate(self.covariances_):
-            inside = labels == j
-            if covariance.ndim == 1:
-                rows[inside] *= np.sqrt(covariance)
-            else:
-                rows[inside] = rows[inside] @ np.linalg.cholesky(covariance).T
-        return self.means_[labels] + rows, labels
+        return self._components.mixture.sample(n_rows, rng)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -258,138 +244,16 @@ class CompressiveGaussianMixture(
         return super()._open(X, y, reset=reset)
 
     @override
-    def _cell_numbers(self, n_features: int) -> int:
-        r = min(_MOST_DIRECTIONS, n_features)
-        products = r * (r - 1) // 2 if self.covariance_type == "full" else 0
-        cells = _CELLS * self.n_components if self.n_components > 1 else 0
-        return cells * (1 + 2 * r + products)
+    def _density_plan(self) -> DensityPlan:
+        along_features = self.covariance_type == "diag"
+        cells = MixtureCells(self.n_components, along_features)
+        return DensityPlan(cells, self.sketch_size, seed_of(self.random_state))
 
-    @staticmethod
-    def _warn_of_noise(
-        sketch: Sketch | PrivateSketch,
-        weights: NDArray[np.float64],
-        covariances: NDArray[np.float64],
-    ) -> None:
-        """Say so where a release hides how narrow the rows are."""
-        if not isinstance(sketch, PrivateSketch):
-            return
-        moments = NystromDecoder().decode(sketch).params
-        lost = hidden_nats(moments, weights, covariances)
-        if lost > _HIDDEN:
-            warnings.warn(
-                "components are narrower than the noise of this release lets one see: "
-                f"the log density of rows may be too low by {lost:.1f} and more. "
-                "Release more rows or with a larger epsilon, fewer numbers (a smaller "
-                "sketch_size), or with bounds or a norm_bound closer to the rows.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _warn_of_narrow(self, density: Density, moves: NDArray[np.bool_]) -> None:
-        """Say so where the units of a feature make it hardly count."""
-        weights, away = density.weights, density.means @ density.lift.T
-        variances = np.einsum("jaa->ja", density.component_covariances)
-        total = weights @ (variances + (away - weights @ away) ** 2)
-        narrow = moves & (total < self.reg_covar)
-        if narrow.any():
-            warnings.warn(
-                f"reg_covar={self.reg_covar:g} is larger than the variance of feature "
-                f"{int(np.argmax(narrow))}, which hardly counts then. Scale the "
-                "features, or take a smaller reg_covar.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _regularised(self, density: Density) -> NDArray[np.float64]:
-        """Covariances that can be inverted, of the asked type."""
-        covariances = density.component_covariances
-        variances = np.einsum("jaa->ja", covariances)
-        still = (variances == 0).all(axis=0)
-        if still.any() and not self.reg_covar:
-            raise RowsError(
-                f"feature {int(np.argmax(still))} is constant: with reg_covar=0 its "
-                "density is infinite. Leave it out, or take a positive reg_covar."
-            )
-        # Collinear features, whatever their units, get the width of their rounding.
-        added = self.reg_covar + _COLLINEAR * variances
-        if self.covariance_type == "diag":
-            return np.asarray(variances + added)
-        return np.asarray(covariances + added[:, :, None] * np.eye(added.shape[1]))
-
-    @override
-    def _plan_second(self, known: SecondRound) -> AbstractFeatureMap | None:
-        return plan_cells(
-            known,
-            n_components=self.n_components,
-            covariance_type=self.covariance_type,
-            seed=seed_of(self.random_state),
-        )
-
-    def _decoder(
-        self, sketch: Sketch | PrivateSketch, size: int
-    ) -> AbstractDecoder[Density]:
-        seed = seed_of(self.random_state)
-        kind: CovarianceType = self.covariance_type
-        has_cells = find_cells(sketch.feature_map) is not None
-        if size == 1 or has_cells or is_moments(sketch.feature_map):
-            return CellMixtureDecoder(size, shape=kind, seed=seed)
-        moments = NystromDecoder().decode(sketch).params
-        if moments.noise is not None and moments.n_directions < len(moments.mean):
-            kind = "diag"  # correlations inside of components would be those of noise
-        return DensityDecoder(size, shape=kind, seed=seed)
+    @property
+    def _components(self) -> Components:
+        return Components(self.weights_, self.means_, self.covariances_)
 
     def _log_densities(self, X: Any) -> NDArray[np.float64]:
         """Log of weight times density of every component."""
         rows = self._check_rows(X).astype(np.float64)
-        result = np.empty((len(rows), len(self.weights_)))
-        constant = rows.shape[1] * np.log(2 * np.pi) / 2
-        for j, covariance in enumerate(self.covariances_):
-            away = (rows - self.means_[j]).T
-            if covariance.ndim == 1:
-                widths = np.sqrt(covariance)
-                whitened = away / widths[:, None]
-            else:
-                root = np.linalg.cholesky(covariance)
-                widths = np.diag(root)
-                whitened = solve_triangular(root, away, lower=True)
-            weight = np.log(max(self.weights_[j], 1e-300))
-            result[:, j] = weight - np.log(widths).sum() - constant
-            result[:, j] -= (whitened**2).sum(axis=0) / 2
-        return result
-
-
-def plan_cells(
-    known: SecondRound,
-    *,
-    n_components: int,
-    covariance_type: CovarianceType,
-    units: NDArray[np.float64] | None = None,
-    seed: int = 0,
-) -> CellFeatures | None:
-    """The cells of a second round; None if there is no room for two.
-
-    ``units`` of the features are their deviations unless others are given.
-    """
-    if units is None:
-        units = np.sqrt(np.maximum(known.moments.structure.variances, 0.0))
-    plan = place_cells(
-        known.moments,
-        units=np.where(units > 0, units, 1.0),
-        low=known.low,
-        high=known.high,
-        room=known.room,
-        n_components=n_components,
-        along_features=covariance_type == "diag",
-        seed=seed,
-    )
-    if plan is None:
-        return None
-    return CellFeatures(
-        np.clip(plan.anchors, -FARTHEST, FARTHEST),
-        basis=known.scaled_basis(plan.basis),
-        centre=known.scaled_centre,
-        reach=known.part.reach,
-        origin=known.origin,
-        n_crossed=plan.n_crossed,
-        scaling=known.part.scaling,
-    )
+        return self._components.mixture.log_densities(rows)

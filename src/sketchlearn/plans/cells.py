@@ -1,138 +1,257 @@
-r"""Where cells with second moments should lie, from the moments of the rows.
+r"""Where the cells of a second round should lie, from the moments of the first.
 
-Rows are seen in principal directions of features in given units, with every direction
-scaled by the fourth root of its variance: halfway between the rows as they are, whose
-widest directions would take all cells, and whitened rows, whose noise would. Anchors
-are the centres of rows guessed from the moments.
+Anchors are the centers of rows guessed from the moments. For clusters, rows are seen in
+their own units, as their distances are. For mixtures they are seen in principal
+directions of features in given units, with every direction scaled by the fourth root of
+its variance: halfway between the rows as they are, whose widest directions would take
+all cells, and whitened rows, whose noise would.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from sketchlearn.decoders.density.mixture import lloyd
+from sketchlearn.decoders.density.lloyd import place_anchors
+from sketchlearn.decoders.density.moment_density import principal_directions
 from sketchlearn.decoders.density.prior import copula_rows
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.features.cells import FARTHEST, CellFeatures
+from sketchlearn.plans.first_round import FirstRound
 
-__all__ = ["CellPlan", "place_cells"]
+__all__ = [
+    "AbstractCellPlan",
+    "ClusterCells",
+    "ClusterCellTuning",
+    "MixtureCells",
+    "MixtureCellTuning",
+]
 
-_PRIOR_ROWS = 4096
-_WEAK = 1e-6
-"""Directions with less than this share of the largest variance get no cells."""
 
-_FEWEST_CELLS = 8
+class AbstractCellPlan(ABC):
+    """Which cells a second round sketches."""
 
-_THIN = 1e-4
-"""Directions with a smaller share of the largest variance are scaled as if they had it:
-their squares would be lost to rounding otherwise."""
+    @abstractmethod
+    def numbers(self, n_features: int, most: int) -> int:
+        """Numbers that enough cells hold, of which ``most`` are affordable."""
+
+    @abstractmethod
+    def place(self, known: FirstRound, seed: int) -> CellFeatures | None:
+        """The cells; None if there is no room for two, or nothing varies."""
+
+
+@final
+@dataclass(frozen=True)
+class ClusterCellTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
+
+    cells: int = 24
+    """For each cluster, by default: the median of training tables is then 1.02 to 1.08
+    times the inertia of Lloyd's for 20 to 100 clusters."""
+
+    enough_cells: int = 6
+    """For each cluster, where cells have many directions."""
+
+    fewest_cells: int = 2
+    """For each cluster, without a word: with fewer, training tables have 1.2 times the
+    inertia of Lloyd's and more."""
+
+    directions: int = 14
+    """That cells have where there are few clusters."""
+
+    most_directions: int = 64
+    """That they have at most: the centers of k clusters differ in k - 1."""
+
+    weak: float = 1e-3
+    """Directions with less than this share of the largest variance get no cells."""
+
+    guessed_rows: int = 8192
+    """Guessed from the moments, to place cells among."""
+
+    farthest: float = 7.9
+    """Largest coordinate of a row in units of the cells: leaves them 40 binary digits,
+    and fewer could not stand beside those of exact moments."""
+
+
+@final
+@dataclass(frozen=True)
+class ClusterCells(AbstractCellPlan):
+    """Cells that hold counts and means, for k-means.
+
+    Parameters
+    ----------
+    n_clusters : int
+        k.
+    tuning : ClusterCellTuning
+    """
+
+    n_clusters: int
+    tuning: ClusterCellTuning = ClusterCellTuning()
+
+    @override
+    def numbers(self, n_features: int, most: int) -> int:
+        cells = self.tuning.cells * self.n_clusters
+        return cells * (1 + self._directions(n_features, most // cells - 1))
+
+    def _directions(self, n_features: int, affordable: int) -> int:
+        """How many directions cells have, of which some more are affordable."""
+        tuning = self.tuning
+        most = min(tuning.most_directions, self.n_clusters - 1, affordable)
+        return min(n_features, max(tuning.directions, most))
+
+    @override
+    def place(self, known: FirstRound, seed: int) -> CellFeatures | None:
+        tuning, moments = self.tuning, known.moments
+        values, directions = principal_directions(moments, tuning.most_directions)
+        strong = int((values > tuning.weak * values[:1]).sum())
+        affordable = known.room // (tuning.enough_cells * self.n_clusters) - 1
+        r = self._directions(moments.n_directions, affordable)
+        r = min(r, strong, known.room // 4)
+        if r < 1:
+            return None
+        # Wide bounds would make z coarse beside the moments; any unit will do.
+        ways = np.abs(known.scaled_basis(directions[:, :r]))
+        farthest = ways.T @ (known.moment_map.reach + np.abs(known.scaled_center))
+        least = float(farthest.max()) / tuning.farthest
+        basis = directions[:, :r] / max(float(np.sqrt(values[0])), least)
+        local = _guessed(known, basis, tuning.guessed_rows, seed)
+        anchors = place_anchors(local, known.room // (1 + r), seed)
+        return _cells(known, anchors, basis, None)
+
+
+@final
+@dataclass(frozen=True)
+class MixtureCellTuning:
+    """Numbers that were set by hand; benchmarks/tuning.py moves each of them."""
+
+    cells: int = 4
+    """For each component, by default."""
+
+    directions: int = 14
+    """That cells have room for by default."""
+
+    fewest_cells: int = 8
+    """Or three for each component, before cells get second moments."""
+
+    weak: float = 1e-6
+    """Directions with less than this share of the largest variance get no cells."""
+
+    thin: float = 1e-4
+    """Directions with a smaller share of the largest variance are scaled as if they had
+    it: their squares would be lost to rounding otherwise."""
+
+    guessed_rows: int = 4096
+    """Guessed from the moments, to place cells among."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class CellPlan:
-    """Cells for :class:`~sketchlearn.features.cells.CellFeatures`.
-
-    Parameters
-    ----------
-    anchors : array of shape (A, r)
-    basis : array of shape (d, r)
-        For rows in their own units, less their mean.
-    n_crossed : int
-        Coordinates whose products are worth their place.
-    """
-
-    anchors: NDArray[np.float64]
-    basis: NDArray[np.float64]
-    n_crossed: int
-
-
-def place_cells(
-    moments: Moments,
-    *,
-    units: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    room: int,
-    n_components: int,
-    along_features: bool,
-    seed: int,
-) -> CellPlan | None:
+class MixtureCells(AbstractCellPlan):
     """Cells with as much of their second moments as there is room for.
 
     Parameters
     ----------
-    moments : Moments
-        Of the rows.
-    units : array of shape (d,)
-        What counts as one in each feature; positive.
-    low, high : arrays of shape (d,)
-        Range of each feature.
-    room : int
-        Numbers that all cells together may hold.
     n_components : int
         Components that the cells should tell apart.
     along_features : bool
         Coordinates are features rather than principal directions, without products.
-    seed : int
-        Of the anchors.
-
-    Returns
-    -------
-    CellPlan or None
-        None if there is no room for two cells, or nothing varies.
-
-    Examples
-    --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
-    >>> known = DenseCovariance(np.diag([4.0, 1.0]))
-    >>> two = Moments(9.0, np.zeros(2), known, np.zeros(2), 2)
-    >>> plan = place_cells(two, units=np.ones(2), low=np.full(2, -9.0),
-    ...     high=np.full(2, 9.0), room=60, n_components=1, along_features=False, seed=0)
-    >>> plan.anchors.shape, plan.n_crossed, bool(abs(plan.basis[0, 0] - 0.5) < 1e-6)
-    ((10, 2), 2, True)
+    units : array of shape (d,), optional
+        What counts as one in each feature; their deviations by default.
+    tuning : MixtureCellTuning
     """
-    covariance = moments.covariance / units / units[:, None]
-    if along_features:
-        values, vectors = np.diag(covariance), np.eye(len(units))
-    else:
-        values, vectors = np.linalg.eigh(covariance)
-    order = np.argsort(-values, kind="stable")
-    values, vectors = values[order], vectors[:, order]
-    strong = int((values > max(_WEAK * values[0], 1e-300)).sum())
-    r = min(strong, len(values) if along_features else moments.n_directions)
-    fewest = max(_FEWEST_CELLS, 3 * n_components)
-    if along_features:  # every feature, as long as cells can tell components apart
-        fewest = n_components + 1
-    r = min(r, max((room // fewest - 1) // 2, 1), (room // 2 - 1) // 2)
-    if r < 1:
-        return None
-    scales = (values[0] * np.maximum(values[:r], _THIN * values[0])) ** -0.25
-    basis = vectors[:, :r] * scales / units[:, None]
-    crossed = 0 if along_features else _affordable(r, room, n_components)
+
+    n_components: int
+    along_features: bool
+    units: NDArray[np.float64] | None = None
+    tuning: MixtureCellTuning = MixtureCellTuning()
+
+    @override
+    def numbers(self, n_features: int, most: int) -> int:
+        r = min(self.tuning.directions, n_features)
+        products = 0 if self.along_features else r * (r - 1) // 2
+        cells = self.tuning.cells * self.n_components if self.n_components > 1 else 0
+        return cells * (1 + 2 * r + products)
+
+    @override
+    def place(self, known: FirstRound, seed: int) -> CellFeatures | None:
+        tuning, room = self.tuning, known.room
+        units = self._units(known)
+        values, vectors = self._axes(known, units)
+        strong = int((values > max(tuning.weak * values[0], 1e-300)).sum())
+        n_known = len(values) if self.along_features else known.moments.n_directions
+        fewest = self.n_components + 1  # every feature, if cells tell components apart
+        if not self.along_features:
+            fewest = max(tuning.fewest_cells, 3 * self.n_components)
+        most = min(max((room // fewest - 1) // 2, 1), (room // 2 - 1) // 2)
+        r = min(strong, n_known, most)
+        if r < 1:
+            return None
+        kept = np.maximum(values[:r], tuning.thin * values[0])
+        basis = vectors[:, :r] * (values[0] * kept) ** -0.25 / units[:, None]
+        crossed = 0 if self.along_features else self._affordable(r, room)
+        local = _guessed(known, basis, tuning.guessed_rows, seed)
+        n_cells = room // (1 + 2 * r + crossed * (crossed - 1) // 2)
+        anchors = np.clip(place_anchors(local, n_cells, seed), -FARTHEST, FARTHEST)
+        return _cells(known, anchors, basis, crossed)
+
+    def _units(self, known: FirstRound) -> NDArray[np.float64]:
+        units = self.units
+        if units is None:
+            units = np.sqrt(np.maximum(known.moments.structure.variances, 0.0))
+        return np.where(units > 0, units, 1.0)
+
+    def _axes(
+        self, known: FirstRound, units: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Variances, largest first, and directions of features in these units."""
+        scaled = known.moments.structure.scaled(1 / units)
+        if not self.along_features:
+            return scaled.largest(len(units))
+        order = np.argsort(-scaled.variances, kind="stable")
+        return scaled.variances[order], np.eye(len(units))[:, order]
+
+    def _affordable(self, r: int, room: int) -> int:
+        """Coordinates whose products are worth their place beside means and squares.
+
+        All of them if that leaves more cells than components, otherwise as many as
+        leave three cells for each: measured on training tables and synthetic mixtures.
+        """
+        fewest, size = self.tuning.fewest_cells, self.n_components
+        whole = 1 + 2 * r + r * (r - 1) // 2
+        if room // whole >= max(fewest, size + 4):
+            return r
+        cell_size = room // max(fewest, 3 * size)
+        crossed = 1
+        while crossed < r and 1 + 2 * r + crossed * (crossed + 1) // 2 <= cell_size:
+            crossed += 1
+        return crossed
+
+
+def _guessed(
+    known: FirstRound, basis: NDArray[np.float64], n_rows: int, seed: int
+) -> NDArray[np.float64]:
+    """Rows guessed from what is known, in the coordinates of cells."""
     rng = np.random.default_rng([seed, 2])
-    rows = copula_rows(moments, low, high, n_rows=_PRIOR_ROWS, rng=rng)
-    local = (rows - moments.mean) @ basis
-    n_cells = room // (1 + 2 * r + crossed * (crossed - 1) // 2)
-    n_cells = min(n_cells, len(np.unique(local, axis=0)))
-    search = lloyd(local, n_cells, max_iter=20, seed=seed)
-    return CellPlan(search.cluster_centers_, basis, crossed)
+    rows = copula_rows(known.moments, known.low, known.high, n_rows=n_rows, rng=rng)
+    return np.asarray((rows - known.moments.mean) @ basis)
 
 
-def _affordable(r: int, room: int, n_components: int) -> int:
-    """Coordinates whose products are worth their place beside means and squares.
-
-    All of them if that leaves more cells than components, otherwise as many as leave
-    three cells for each: measured on training tables and synthetic mixtures.
-    """
-    whole = 1 + 2 * r + r * (r - 1) // 2
-    if room // whole >= max(_FEWEST_CELLS, n_components + 4):
-        return r
-    cell_size = room // max(_FEWEST_CELLS, 3 * n_components)
-    crossed = 1
-    while crossed < r and 1 + 2 * r + crossed * (crossed + 1) // 2 <= cell_size:
-        crossed += 1
-    return crossed
+def _cells(
+    known: FirstRound,
+    anchors: NDArray[np.float64],
+    basis: NDArray[np.float64],
+    n_crossed: int | None,
+) -> CellFeatures:
+    return CellFeatures(
+        anchors,
+        basis=known.scaled_basis(basis),
+        centre=known.scaled_center,
+        reach=known.moment_map.reach,
+        origin=known.origin,
+        n_crossed=n_crossed,
+        scaling=known.moment_map.scaling,
+    )

@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
-from sketchlearn.decoders.clusters.resolution import hides_rows
 from sketchlearn.decoders.clusters.kmeans import Centers
 from sketchlearn.decoders.clusters.resolution import hides_rows
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.decoders.density.reading import Reading
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["Inertia", "InertiaTuning", "bound_inertia"]

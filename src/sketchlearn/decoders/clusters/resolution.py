@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.reading import Reading
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.scaling import Scaling
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "noise_share",
     "wide_features",
 ]
-
 
 
 @final

@@ -29,7 +29,7 @@ from sketchlearn.decoders.density.moment_density import (
     standard_directions,
 )
 from sketchlearn.decoders.density.reading import read_sketch
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sketchlearn.decoders.density.cells import Array, CellFrame, Cells, CellTuning
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.errors import TooNoisy
 from sketchlearn.features.cells import CellFeatures

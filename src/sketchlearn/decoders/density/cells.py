@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from sketchlearn.decoders.density.mixture import Density, Mixture, outside_variance
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.cells import CellFeatures
 
 __all__ = ["CellFrame", "CellTuning", "Cells"]
@@ -97,7 +97,7 @@ class CellFrame:
         return self.part.anchors.astype(np.float64)
 
     def of_rows(self, rows: Array) -> Array:
-        """z of some rows."""
+        """Z of some rows."""
         return np.asarray((rows - self.origin) @ self.basis)
 
 

@@ -32,7 +32,7 @@ from sketchlearn.decoders.density.moment_density import (
 )
 from sketchlearn.decoders.density.prior import guess_rows
 from sketchlearn.decoders.density.reading import FourierMap, Reading
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["FourierDensity", "FourierTuning"]
@@ -195,7 +195,7 @@ def _target(
         turned.append((values[:h] + 1j * values[h:]) * np.exp(-1j * phases))
         frequencies.append(own.T @ lift)
     z = np.concatenate(turned)
-    back = np.linalg.pinv(lift)
+    back = np.asarray(np.linalg.pinv(lift), np.float64)
     second = back @ (moments.structure @ back.T)
     return FourierTarget(np.concatenate(frequencies), z.real, z.imag, second)
 

@@ -46,7 +46,9 @@ def cut_into_pieces(points: NDArray[np.float64], n_pieces: int, seed: int) -> Mi
     return Mixture(counts / len(points), means, np.sqrt(variances))
 
 
-def place_anchors(points: NDArray[np.float64], n_cells: int, seed: int) -> NDArray[np.float64]:
+def place_anchors(
+    points: NDArray[np.float64], n_cells: int, seed: int
+) -> NDArray[np.float64]:
     """Centers of at most so many pieces of points, for cells to lie around."""
     size = min(n_cells, len(np.unique(points, axis=0)))
     search = lloyd(points, size, max_iter=_PLACING_STEPS, seed=seed)

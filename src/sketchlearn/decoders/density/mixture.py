@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from sketchlearn.decoders.moments.covariance import AbstractCovariance
+from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
 
 __all__ = ["Density", "Mixture", "outside_variance"]
 
@@ -115,7 +115,7 @@ class Mixture:
         for j, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
             away = (points - mean).T
             if factor.ndim == 1:
-                widths = np.sqrt(np.maximum(factor**2, least))
+                widths = np.where(factor > 0, factor, least**0.5)
                 whitened = away / widths[:, None]
             else:
                 root = _lower_root(factor, least)
@@ -185,7 +185,8 @@ class Density:
     @property
     def outside(self) -> float:
         """Summed variance in the directions orthogonal to L."""
-        return self.noise * (self.lift.shape[0] - self.lift.shape[1])
+        d, r = self.lift.shape
+        return float(self.noise * (d - r))
 
     def sample(
         self, n_rows: int, rng: np.random.Generator
@@ -232,7 +233,7 @@ def outside_variance(
 
     Examples
     --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
     >>> outside_variance(DenseCovariance(np.diag([4.0, 2.0, 3.0])), np.eye(3)[:, :1])
     2.5
     """
@@ -244,7 +245,7 @@ def outside_variance(
 
 def _lower_root(factor: NDArray[np.float64], least: float) -> NDArray[np.float64]:
     """A triangular root of ``F Fᵀ`` with pivots that can be divided by."""
-    if not np.triu(factor, 1).any() and (np.diag(factor) ** 2 > least).all():
+    if not np.triu(factor, 1).any() and (np.diag(factor) > 0).all():
         return factor
     covariance = factor @ factor.T + least * np.eye(len(factor))
     return np.asarray(np.linalg.cholesky(covariance))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.lloyd import cut_into_pieces
 from sketchlearn.decoders.density.mixture import Density, Mixture, outside_variance
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 
 __all__ = [
     "VARIES",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr
 
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["copula_rows", "guess_rows", "planned_range"]
@@ -22,7 +22,6 @@ _SHARPEST = 0.98  # of the largest variance a mean allows
 _MOST = 1e4
 _ROWS = 4096
 """Rows that stand for a density: no figure changed with twice as many."""
-
 
 
 def copula_rows(
@@ -57,7 +56,7 @@ def copula_rows(
 
     Examples
     --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
     >>> known = DenseCovariance(np.array([[0.25]]))
     >>> half = Moments(9.0, np.array([0.5]), known, np.zeros(1), 1)
     >>> rows = copula_rows(half, 0, 1, n_rows=4, rng=np.random.default_rng(0))

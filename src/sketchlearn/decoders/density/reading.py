@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from sketchlearn.decoders.density.blur import blurred_moments
 from sketchlearn.decoders.density.cell_reading import read_cells
 from sketchlearn.decoders.density.cells import Cells, CellTuning
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    NystromDecoder,
-    second_moment_part,
-)
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures

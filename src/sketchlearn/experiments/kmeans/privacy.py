@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
+from sketchlearn.decoders.clusters.kmeans import solve_kmeans
 from sketchlearn.decoders.density.decoder import DensityDecoder
-from sketchlearn.decoders.density.mixture import find_clusters
 from sketchlearn.errors import (
     ConvergenceWarning,
     PrivacyWarning,
@@ -176,7 +176,7 @@ class _Rounds(_AbstractSession):
         # The estimator would refuse what is mostly noise, which is measured here.
         density = DensityDecoder(seed=0).decode(last).params
         rng = np.random.default_rng([0, 3])
-        return find_clusters(density, N_CLUSTERS, rng=rng, n_init=10).centers
+        return solve_kmeans(density, N_CLUSTERS, rng=rng, n_init=10).centers
 
     def _sketch(self, plan: AbstractFeatureMap) -> Sketch:
         norms = np.linalg.norm(plan(self.public), axis=1)

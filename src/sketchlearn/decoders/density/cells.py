@@ -13,7 +13,6 @@ from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from sketchlearn.decoders.density.mixture import Density, Mixture, outside_variance
 from sketchlearn.decoders.moments.moments import Moments
@@ -202,22 +201,23 @@ class Cells:
         Points in cells with too few of them only get the right share; a cell without
         points is left out. By default points have equal weights.
         """
-        tuning, cells = self.tuning, self.locate(points)
         base = np.ones(len(points)) if given is None else given
-        weights = np.zeros(len(points))
+        weights, cells = np.zeros(len(points)), self.locate(points)
         order = np.argsort(cells, kind="stable")
         hit, first = np.unique(cells[order], return_index=True)
         for cell, inside in zip(hit, np.split(order, first[1:]), strict=True):
-            share, own = self.shares[cell], base[inside]
-            if not share or not own.sum():
-                continue
-            own = own / own.sum()
+            own = base[inside] / max(float(base[inside].sum()), 1e-300)
             excess = self._excess(points[inside], int(cell))
-            if len(inside) > tuning.points_per_moment * excess.shape[1]:
-                own = _tilt(excess, own, tuning)
-            weights[inside] = share * own
+            if len(inside) > self.tuning.points_per_moment * excess.shape[1]:
+                own = _tilt(excess, own, self.tuning, self._newton_steps)
+            weights[inside] = self.shares[cell] * own
         total = float(weights.sum())
         return weights / total if total else np.full(len(points), 1 / len(points))
+
+    @property
+    def _newton_steps(self) -> int:
+        """Of a tilt: means alone are as good as there after one."""
+        return self.tuning.newton_steps if self.has_second_moments else 1
 
     def _excess(self, points: Array, cell: int) -> Array:
         """Statistics of points that should be zero on average in a cell.
@@ -226,7 +226,7 @@ class Cells:
         themselves and, where they were sketched, their squares and products.
         """
         away, spread = points - self.means[cell], self.spread[cell]
-        if spread.ndim == 1:
+        if not self.has_second_moments:
             kept = spread > _CONSTANT * max(float(spread.max()), 1e-300)
             return np.asarray(away[:, kept] / np.sqrt(spread[kept]))
         s = self.frame.part.n_crossed or 0
@@ -250,15 +250,14 @@ def _standard(unit: Array) -> Array:
     return np.asarray(unit @ (vectors / np.sqrt(values)) @ vectors.T)
 
 
-def _tilt(excess: Array, given: Array, tuning: CellTuning) -> Array:
+def _tilt(excess: Array, given: Array, tuning: CellTuning, n_steps: int) -> Array:
     r"""Weights :math:`\propto g\, e^{\lambda^\top t}` that bring the mean of t to zero.
 
     A few damped Newton steps on the convex :math:`\log \sum g\, e^{\lambda^\top t}`.
     """
     size = excess.shape[1]
-    start = np.log(np.maximum(given, 1e-300))
     slope, level, weights = np.zeros(size), 0.0, given
-    for _ in range(tuning.newton_steps):
+    for _ in range(n_steps):
         mean = weights @ excess
         away = excess - mean
         curvature = (away * weights[:, None]).T @ away
@@ -266,12 +265,14 @@ def _tilt(excess: Array, given: Array, tuning: CellTuning) -> Array:
         curvature += ridge * np.eye(size)
         step = np.linalg.solve(curvature, mean)
         for scale in (1.0, 0.5, 0.25, 0.125):
-            exponent = start + excess @ (slope - scale * step)
-            lower = float(logsumexp(exponent))
+            exponent = excess @ (slope - scale * step)
+            top = float(exponent.max())
+            tilted = given * np.exp(exponent - top)
+            lower = float(np.log(tilted.sum())) + top
             if lower < level:
                 break
         else:
             break
         slope, level = slope - scale * step, lower
-        weights = np.exp(exponent - lower)
+        weights = tilted / tilted.sum()
     return weights

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import (
-    BLOCK_ROWS,
-    AbstractFeatureMap,
-    build_map,
-)
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.blocks import BLOCK_ROWS
+from sketchlearn.features.build import build_map
 from sketchlearn.features.description import decode_description
 
 

@@ -24,9 +24,9 @@ from sketchlearn import (
 from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.arithmetic.exact import lattice_round
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
-from sketchlearn.features.base import build_map
+from sketchlearn.features.build import build_map
 from sketchlearn.features.clipping import clip_rows
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 
 D = 7
 RNG = np.random.default_rng(0)

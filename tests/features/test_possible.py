@@ -12,8 +12,9 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapMismatch, RemovalError
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 
 D = 3
 BASIS = np.eye(D)[:, :2]

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.scaling import Scaling
-from sketchlearn.sketch import Sketch, sketch_rows
-from sketchlearn.storage import save
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.storage.sketches import save
 
 HERE = Path(__file__).parent
 KEY = bytes(range(32))

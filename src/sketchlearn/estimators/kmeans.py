@@ -35,7 +35,8 @@ from sketchlearn.estimators.density import (
     SecondRound,
 )
 from sketchlearn.estimators.inputs import is_streamed, require_in_memory
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.privacy.released import PrivateSketch

@@ -29,7 +29,8 @@ from sketchlearn.estimators.density import (
     SecondRound,
 )
 from sketchlearn.estimators.inputs import varies
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import FARTHEST, CellFeatures
 from sketchlearn.plans.cells import place_cells
 from sketchlearn.privacy.released import PrivateSketch

@@ -26,7 +26,7 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.plans.moments import (
     moment_decoder,
     plan_second_moments,

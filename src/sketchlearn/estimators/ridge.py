@@ -32,7 +32,7 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.plans.moments import (
     MANY_COLUMNS,

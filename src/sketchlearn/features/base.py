@@ -4,191 +4,47 @@ A map is a value: its description and weights never change, and a 256-bit
 fingerprint over both decides whether two sketches may meet. A row is rounded to whole
 numbers once, and everything after that is exact arithmetic, so that its features have
 the same bits in every batch and on every machine.
-:class:`FeatureSpec` is what a sketch remembers of its map; it can be read, compared
-and stored without building the map.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from math import ceil
-from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar, cast, final, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for, lattice_sum
-from sketchlearn.errors import (
-    FeatureMapError,
-    FeatureMapMismatch,
-    RowRangeError,
-    SketchlearnError,
+from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.arguments import (
+    require_bound,
+    require_column_names,
+    require_positive_int,
 )
-from sketchlearn.features.description import (
-    decode_description,
-    encode_description,
-    first_difference,
-    holds_data,
-)
-from sketchlearn.features.kinds import KINDS, VERSION, declare, require_affordable
+from sketchlearn.features.blocks import BLOCK_ROWS, CACHED, row_blocks
+from sketchlearn.features.description import VERSION, encode_description
 from sketchlearn.features.parts import Part
+from sketchlearn.features.registry import AbstractRegistered
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
 
-__all__ = [
-    "BLOCK_ROWS",
-    "CACHED",
-    "VERSION",
-    "AbstractFeatureMap",
-    "FeatureSpec",
-    "build_map",
-    "require_bound",
-    "require_in_range",
-    "require_positive_int",
-    "row_blocks",
-    "sum_features",
-]
+__all__ = ["AbstractFeatureMap", "require_in_range", "sum_features"]
 
-BLOCK_ROWS = 512
-"""Rows evaluated at once: their features stay in the processor's cache."""
-
-CACHED = 2**16
-"""Numbers that stay in the cache."""
-
-_Float = TypeVar("_Float", bound=np.floating[Any])
 _First = TypeVar("_First", bound="AbstractFeatureMap")
 _Second = TypeVar("_Second", bound="AbstractFeatureMap")
 _SPEC_LIMIT = 16 * 2**20
 
 
-@final
-@dataclass(frozen=True)
-class FeatureSpec:
-    """What a sketch remembers of its feature map.
-
-    Parameters
-    ----------
-    text : str
-        Canonical JSON of the map's description, or ``""`` where that is too large
-        for a file header: then the map itself must be at hand to decode.
-    fingerprint : str
-        64 hexadecimal digits over description, weights and lattice.
-    n_features, sketch_size, frac_bits : int
-        Width of a row, length of the feature vector, and lattice step ``2**-k``.
-    value_bound : float
-        Largest magnitude of one feature.
-    norm_bound : float or None
-        Largest L2 norm of one feature vector, where known.
-    rounding_bits : int
-        The coarsest lattice a feature was rounded on; ``frac_bits`` unless parts of
-        the map have lattices of their own.
-    version : int
-        Of the map's arithmetic: 1 was floating point, 2 is whole numbers.
-    """
-
-    text: str
-    fingerprint: str
-    n_features: int
-    sketch_size: int
-    frac_bits: int
-    value_bound: float
-    norm_bound: float | None
-    rounding_bits: int
-    version: int = VERSION
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The parsed description; empty where ``text`` is."""
-        return cast(dict[str, Any], json.loads(self.text)) if self.text else {}
-
-    @property
-    def kind(self) -> str:
-        """The map's kind, such as ``"fourier"``, or ``"unknown"``."""
-        return str(self.description.get("kind", "unknown"))
-
-    @property
-    def origin(self) -> str:
-        """``"declared"``, ``"data"``, or ``"unknown"`` where ``text`` is missing."""
-        if not self.text:
-            return "unknown"
-        return "data" if holds_data(self.description) else "declared"
-
-    @property
-    def norm_steps(self) -> int:
-        """Largest norm of one row's integer features, in lattice steps, rounded up.
-
-        Since version 2 the bound holds for the integers themselves; those of version 1
-        were rounded after it was taken.
-        """
-        assert self.norm_bound is not None
-        bound = Fraction(self.norm_bound) * Fraction(2) ** self.frac_bits
-        if self.version > 1:
-            return ceil(bound)
-        step = max(Fraction(2) ** (self.frac_bits - self.rounding_bits), Fraction(1))
-        slack = 1 + Fraction(self.sketch_size + 8, 2**52)
-        return ceil(bound * slack) + ceil(step) * self.sketch_size
-
-    def build(self) -> AbstractFeatureMap:
-        """The map itself, rebuilt from its description."""
-        if not self.text:
-            raise FeatureMapMismatch(
-                "this sketch knows its feature map only by its fingerprint "
-                f"({self.fingerprint[:6]}..). Load the map from its own file and "
-                "attach it: sketch.with_map(feature_map)."
-            )
-        return build_map(self.description)
-
-    def first_difference(self, other: FeatureSpec) -> str | None:
-        """Name the first field in which two maps differ, with both values."""
-        if self.fingerprint == other.fingerprint:
-            return None
-        found = first_difference(self.description, other.description)
-        return found or "weights"
-
-    def require_equal(self, other: FeatureSpec) -> None:
-        """Refuse to attach another map, or one that contradicts what is written here.
-
-        A fingerprint alone can be copied: sizes, bounds and the description must agree.
-        """
-        self.require_same(other, "attach this feature map")
-        if replace(other, text=other.text if self.text else "") != self:
-            raise FeatureMapMismatch(
-                "cannot attach this feature map: the sketch contradicts it in its "
-                "description, sizes or bounds, so its file was forged or made with a "
-                "bug."
-            )
-
-    def require_same(self, other: FeatureSpec, verb: str) -> None:
-        """Refuse ``verb`` unless both are the same map to the last bit."""
-        if self.version != other.version:
-            raise FeatureMapMismatch(
-                f"cannot {verb}: left is of a map of version {self.version}, right of "
-                f"version {other.version}. Version 1 computed in floating point, "
-                "version 2 in whole numbers, and their totals do not add up. Merge "
-                "version 1 with version 1 only, or sketch those rows again."
-            )
-        difference = self.first_difference(other)
-        if difference is not None:
-            raise FeatureMapMismatch(
-                f"cannot {verb}: left map {self.fingerprint[:6]}.., right map "
-                f"{other.fingerprint[:6]}.. (first difference: {difference}). Sketch "
-                "both datasets with the same map: same kind, sizes, scaling and seed."
-            )
-
-
-class AbstractFeatureMap(ABC):
+class AbstractFeatureMap(AbstractRegistered):
     """One row of ``n_features`` numbers → one vector of ``sketch_size`` numbers.
 
-    Subclasses call ``super().__init__`` with what is known of their output.
+    Subclasses call ``super().__init__`` with what is known of their output. A subclass
+    that declares ``kind``, ``fields`` and ``cost_of`` can be built from descriptions.
 
     Parameters
     ----------
@@ -207,7 +63,6 @@ class AbstractFeatureMap(ABC):
         below ``2**44`` steps.
     """
 
-    kind: ClassVar[str]
     version = VERSION
     columns: tuple[str, ...] | None = None
     """Names of the columns the map is planned for, if it says so."""
@@ -279,12 +134,12 @@ class AbstractFeatureMap(ABC):
     @property
     def stored_weights(self) -> tuple[str, ...]:
         """Names of the weights that :meth:`describe` cannot give back."""
-        return ()
+        return self.stored or ()
 
     @property
     def origin(self) -> str:
         """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
-        return "declared" if self.scaling is None else self.scaling.origin
+        return self.origin_of(self.description)
 
     def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Feature vectors of any number of rows, one row of output per row."""
@@ -323,7 +178,9 @@ class AbstractFeatureMap(ABC):
         named = copy(self)
         for cached in ("description", "fingerprint", "spec"):
             vars(named).pop(cached, None)
-        named.columns = None if columns is None else _names(columns, self.n_features)
+        named.columns = (
+            None if columns is None else require_column_names(columns, self.n_features)
+        )
         return named
 
     def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
@@ -454,29 +311,6 @@ class AbstractFeatureMap(ABC):
         return f"{type(self).__name__}({inside})"
 
 
-def _names(columns: Any, n_features: int) -> tuple[str, ...]:
-    """Names of the columns of a plan, checked."""
-    listed = isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)
-    names = tuple(columns) if listed else ()
-    plain = all(isinstance(name, str) for name in names)
-    if not plain or len(names) != n_features or len(set(names)) < n_features:
-        raise FeatureMapError(
-            f"columns must be {n_features} different names, one for each feature of "
-            "the map."
-        )
-    return tuple(str(name) for name in names)
-
-
-def require_bound(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a number that exact arithmetic can use."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 1e-250 < value < 1e250:
-        raise FeatureMapError(
-            f"{name} must be a positive finite number (1e-250 to 1e250); got {value!r}."
-        )
-    return float(value)
-
-
 def require_in_range(
     features: NDArray[np.floating], bound: float, first_row: int
 ) -> None:
@@ -492,87 +326,6 @@ def require_in_range(
         )
 
 
-def build_map(
-    description: Mapping[str, Any],
-    weights: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    max_bytes: int | None = 2**30,
-) -> AbstractFeatureMap:
-    """Build the map a description speaks of.
-
-    A description may come from a file nobody vouches for: its fields are checked and
-    what it takes is added up before anything is drawn, and whatever it holds, the only
-    error is :class:`~sketchlearn.errors.FeatureMapError`.
-
-    Parameters
-    ----------
-    description : mapping
-        As given by ``FeatureSpec.description`` or ``AbstractFeatureMap.description``.
-    weights : mapping of arrays, optional
-        The stored weights, for maps that have some.
-    max_bytes : int, optional
-        Refuse descriptions that take more memory to build, or many seconds; None takes
-        any, as for a part of a map that was checked whole.
-    """
-    given = weights or {}
-    cost = declare(description, {name: a.shape for name, a in given.items()})
-    if max_bytes is not None:
-        require_affordable(cost, max_bytes)
-    kind, stored = description["kind"], description.get("stored", [])
-    missing = [name for name in stored if name not in given]
-    if missing:
-        raise FeatureMapError(
-            f"a map of kind {kind!r} cannot be rebuilt from its description: it needs "
-            f"its weights ({', '.join(missing)[:80]}). Load the map from its own file "
-            "and pass it as feature_map=."
-        )
-    try:
-        with np.errstate(all="ignore"):
-            return _build(description, {name: given[name] for name in stored})
-    except (SketchlearnError, ImportError):
-        raise
-    except Exception as error:  # any description may hold any arguments
-        raise FeatureMapError(
-            f"the description of a {kind!r} map has wrong fields or too large ones: "
-            f"{str(error)[:200]}."
-        ) from error
-
-
-def _build(
-    description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]
-) -> AbstractFeatureMap:
-    """The map of a checked description; maps inside it are built by their own."""
-    fields = {
-        name: value if name in ("inner", "parts") else decode_description(value)
-        for name, value in description.items()
-        if name != "stored"
-    }
-    kind, version = fields.pop("kind"), fields.pop("version")
-    columns = fields.pop("columns", None)
-    if KINDS[kind].stored is None:
-        fields["stored"] = stored
-    else:
-        fields.update(stored)
-    scaling = fields.pop("scaling", None)
-    if scaling is not None:
-        fields["scaling"] = Scaling.from_description(scaling)
-    module, _, name = KINDS[kind].path.partition(":")
-    cls = getattr(importlib.import_module(module), name)
-    if version == VERSION:
-        return cast(AbstractFeatureMap, cls(**fields)).with_columns(columns)
-    old = importlib.import_module("sketchlearn.features.version1")
-    built = cls(**{**fields, **old.arguments(kind, fields)})
-    return cast(AbstractFeatureMap, old.as_written(built, description))
-
-
-def row_blocks(
-    rows: NDArray[_Float], size: int = BLOCK_ROWS
-) -> Iterator[tuple[int, NDArray[_Float]]]:
-    """Cut rows into blocks: (first row, block)."""
-    for start in range(0, len(rows), size):
-        yield start, rows[start : start + size]
-
-
 def sum_features(
     feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
 ) -> Int128Array:
@@ -583,10 +336,3 @@ def sum_features(
         sums = lattice_sum(features, feature_map.frac_bits)
         total = total + Int128Array.from_int64(sums)
     return total
-
-
-def require_positive_int(name: str, value: Any) -> int:
-    """Return ``value`` as an int if it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise FeatureMapError(f"{name} must be a whole number >= 1; got {value!r}.")
-    return int(value)

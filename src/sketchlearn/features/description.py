@@ -2,7 +2,7 @@
 
 A description is JSON: kind, version and arguments of a map, arrays as text. It can be
 read and compared without building the map; what it may hold is known to
-:mod:`sketchlearn.features.kinds`.
+:mod:`sketchlearn.features.registry`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import numpy as np
 from sketchlearn.errors import FeatureMapError, quote
 
 __all__ = [
+    "VERSION",
     "decode_description",
     "encode_description",
     "first_difference",
-    "holds_data",
 ]
+
+VERSION = 2
+"""Of the arithmetic of maps: 1 was floating point, 2 is whole numbers."""
 
 
 def encode_description(value: Any) -> Any:
@@ -75,12 +78,3 @@ def first_difference(
             return f"{prefix.rstrip('.')} values"
         return f"{prefix}{key} {quote(a)} vs {quote(b)}"
     return ""
-
-
-def holds_data(node: Any) -> bool:
-    """Whether some part of a description was read from rows."""
-    if isinstance(node, Mapping):
-        if node.get("origin") == "data" or node.get("kind") == "nystrom":
-            return True
-        return any(holds_data(child) for child in node.values())
-    return isinstance(node, list) and any(holds_data(child) for child in node)

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from sketchlearn.decoders.moments.low_rank import symmetric_matrix
 from sketchlearn.errors import ConfigError
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset

@@ -19,14 +19,9 @@ from sketchlearn.decoders.moments.low_rank import (
     second_moment_part,
 )
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
-from sketchlearn.features.base import require_positive_int
-from sketchlearn.features.moments import (
-    FINE_BITS,
-    ROW_BITS,
-    CrossMomentFeatures,
-    MomentFeatures,
-    omega_bits,
-)
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.cross_moments import CrossMomentFeatures, omega_bits
+from sketchlearn.features.moments import FINE_BITS, ROW_BITS, MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import load_model

@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchFileError, UnsavableError
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, build_map
-from sketchlearn.features.kinds import KINDS, declare
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import build_map
+from sketchlearn.features.registry import declare, is_known
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import (
     NEWEST,
     Contents,
@@ -119,7 +121,7 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from sketchlearn.features.kernel import FourierFeatures
+    >>> from sketchlearn.features.fourier import FourierFeatures
     >>> phi = FourierFeatures(n_features=2, sketch_size=8, seed=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(phi, f"{folder}/phi.map")
@@ -348,7 +350,7 @@ def _require_described(spec: FeatureSpec, description: Mapping[str, Any]) -> Non
         raise damaged("kind of the map")
     if description.get("version") != spec.version:
         raise damaged("version of the map")
-    if kind not in KINDS:  # a map of the user's own, or of a newer library
+    if not is_known(kind):  # a map of the user's own, or of a newer library
         return
     cost = declare(description)
     sizes = (cost.n_features, spec.n_features), (cost.sketch_size, spec.sketch_size)

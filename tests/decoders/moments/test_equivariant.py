@@ -33,7 +33,7 @@ from sketchlearn.decoders.moments.low_rank import (
     decode_moments,
 )
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
 from sketchlearn.registry import load_model

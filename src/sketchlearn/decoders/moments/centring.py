@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

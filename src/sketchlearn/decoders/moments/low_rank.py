@@ -1,6 +1,7 @@
 r"""Second moments from a sketch: exact where it holds them all, Nyström otherwise.
 
-From the mean of :class:`~sketchlearn.features.moments.CrossMomentFeatures` one knows
+From the mean of
+:class:`~sketchlearn.features.cross_moments.CrossMomentFeatures` one knows
 :math:`\mu`, the variances :math:`D` and :math:`Y = R\Omega`; centring and
 standardising after the fact gives the correlations :math:`P` seen through a test
 matrix,
@@ -53,7 +54,8 @@ from sketchlearn.errors import (
     RowRangeError,
 )
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sketchlearn.errors import RowsError
-from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.fourier import FourierFeatures
 
 __all__ = ["Spread", "estimate_scale", "estimate_spread"]
 
@@ -145,7 +145,7 @@ def estimate_scale(
     Returns
     -------
     float
-        ``scale`` for :class:`~sketchlearn.features.kernel.FourierFeatures`.
+        ``scale`` for :class:`~sketchlearn.features.fourier.FourierFeatures`.
 
     Examples
     --------

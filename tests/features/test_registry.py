@@ -3,7 +3,7 @@
 import base64
 import copy
 import gc
-import importlib
+import inspect
 import json
 import tracemalloc
 from contextlib import suppress
@@ -13,19 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portable.maps import NAMES, feature_map
+from portable.maps import NAMES, built_in_kinds, feature_map
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import build_map
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import build_map
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cost import MAX_WORK, require_affordable
 from sketchlearn.features.description import encode_description
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.kinds import (
-    KINDS,
-    MAX_WORK,
-    declare,
-    require_affordable,
-)
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
+from sketchlearn.features.registry import declare, map_class
 
 SPARE = 4 * 2**20
 """Tables and code that every map shares are not counted."""
@@ -99,16 +97,19 @@ def large(version):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_declares_what_describes_it_and_what_it_takes(kind):
-    entry = KINDS[kind]
-    module, _, name = entry.path.partition(":")
-    cls = getattr(importlib.import_module(module), name)
+def test_every_map_of_the_library_is_registered_and_has_an_example():
+    registered = {map_class(kind) for kind in built_in_kinds()}
+    assert registered == set(concrete_maps())
+    assert {type(feature_map(name)) for name in NAMES} == registered
 
-    assert cls.kind == kind
-    assert entry.fields
-    assert callable(entry.cost)
-    assert kind in {feature_map(name).kind for name in NAMES}
+
+def concrete_maps(cls=AbstractFeatureMap):
+    """Classes of the library that can be built, registered or not."""
+    for child in cls.__subclasses__():
+        inside = child.__module__.startswith("sketchlearn.")
+        if inside and not inspect.isabstract(child):
+            yield child
+        yield from concrete_maps(child)
 
 
 @pytest.mark.parametrize("name", NAMES)

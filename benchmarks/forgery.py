@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 import sketchlearn as sl
-from sketchlearn import weights
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchlearnError
 from sketchlearn.features.build import build_map
 from sketchlearn.features.registry import known_kinds
+from sketchlearn.files import weights
 from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 from sketchlearn.testing import release_seeded
 

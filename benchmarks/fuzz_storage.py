@@ -41,8 +41,9 @@ from forgery import (
 )
 
 import sketchlearn as sl
-from sketchlearn import cli, weights
+from sketchlearn import cli
 from sketchlearn.errors import SketchFileError, SketchlearnError
+from sketchlearn.files import weights
 
 ROOM = 2**30
 """Bytes a worker may take beyond what it has when it starts."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
-    from sketchlearn.privacy.statement import Budget, PrivacyStatement
+    from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
     from sketchlearn.rows.batches import open_rows
     from sketchlearn.sketching.sketch import Sketch, sketch_rows
@@ -50,7 +50,6 @@ _HOMES = {
     "ActivationFeatures": "features.activation",
     "AuditReport": "privacy.audit",
     "BloomFeatures": "features.hashing",
-    "Budget": "privacy.statement",
     "CellFeatures": "features.cells",
     "CompressiveClassifier": "estimators.classifier",
     "CompressiveGaussianMixture": "estimators.mixture",
@@ -94,7 +93,6 @@ __all__ = [
     "ActivationFeatures",
     "AuditReport",
     "BloomFeatures",
-    "Budget",
     "CellFeatures",
     "CompressiveClassifier",
     "CompressiveGaussianMixture",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sketchlearn import entries, journal
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.files.container import canonical_json
+from sketchlearn.privacy import entries, journal
 from sketchlearn.privacy.ledger import Charge, Ledger
 from sketchlearn.privacy.mechanisms import gaussian_mu
 

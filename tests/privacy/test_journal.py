@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from sketchlearn import journal
 from sketchlearn.errors import LedgerError
+from sketchlearn.privacy import journal
 from sketchlearn.privacy.ledger import Charge, Ledger
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}

@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from sketchlearn import accountant, journal
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.files.container import canonical_json
+from sketchlearn.privacy import accountant, journal
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.ledger import Charge, Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, zcdp_rho

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sketchlearn import noise
+from sketchlearn.privacy import noise
 from sketchlearn.privacy.noise import discrete_gaussian, discrete_laplace
 
 ALPHA = 1e-6

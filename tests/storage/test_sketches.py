@@ -32,6 +32,7 @@ from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.storage import headers
 from sketchlearn.storage import sketches as storage
 from sketchlearn.storage.sketches import dumps, load, loads, save
 
@@ -341,7 +342,7 @@ def test_negative_zeros_of_a_map_are_not_told_apart():
 
 
 def test_a_sketch_has_at_most_two_to_the_24_numbers(monkeypatch, data):
-    monkeypatch.setattr(storage, "SIZE_LIMIT", 31)
+    monkeypatch.setattr(headers, "SIZE_LIMIT", 31)
     with pytest.raises(SketchFileError, match="holds 32 numbers"):
         loads(data)
 

@@ -12,38 +12,37 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.covariance import DENSE_FEATURES
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    feature_numbers,
-    second_moment_part,
+from sketchlearn.decoders.moments.components import principal_components
+from sketchlearn.decoders.moments.low_rank import feature_numbers, second_moment_part
+from sketchlearn.decoders.moments.verdicts import (
+    left_out_features,
+    require_directions,
+    unresolved_components,
 )
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, TooNoisy
-from sketchlearn.estimators.base import (
-    AbstractSketchEstimator,
-    require_sketch,
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError
+from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
+from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    RANDOM_STATE,
+    SHARE,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
     seed_of,
 )
-from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.plans.moments import (
+    DECODERS,
     moment_decoder,
     plan_second_moments,
-    require_decoder,
 )
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
-
-_FEW_DIRECTIONS = 8
-"""A full basis whose first components are not all known is warned of."""
-
-_LEFT_OUT = 0.25
-"""Share of the variance that may have no room: plans leave out up to a fifth of the
-features where that makes room for another direction of the others."""
 
 
 @final
@@ -105,6 +104,23 @@ class CompressivePCA(
     array([[1., 0., 0.]])
     """
 
+    _parameter_constraints: Constraints = {
+        "n_components": [AT_LEAST_ONE, SHARE, None],
+        "sketch_size": SKETCH_SIZE,
+        "standardize": ["boolean"],
+        "bounds": BOUNDS,
+        "decoder": one_of(*DECODERS),
+        "random_state": RANDOM_STATE,
+    }
+    command = "pca"
+    command_options = {"components": "n_components", "standardize": "standardize"}
+    command_output = (
+        "mean_",
+        "scale_",
+        "components_",
+        "explained_variance_ratio_",
+    )
+
     def __init__(
         self,
         n_components: int | float | None = None,
@@ -131,19 +147,15 @@ class CompressivePCA(
         data; without either there is no scaling, and values up to 32 are accepted.
         """
         self._check_parameters()
-        _require_components(self.n_components, n_features)
+        self._check_width(n_features)
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
-        importance = None
-        if not self.standardize:  # weigh features by their spread, as PCA will
-            spread = 1 / scaling.factor
-            importance = np.maximum(spread / spread.max(), 2.0**-12)
         return plan_second_moments(
             n_features=n_features,
             sketch_size=self.sketch_size,
             scaling=scaling,
             reach=reach,
             rows=rows,
-            importance=importance,
+            by_spread=not self.standardize,
             seed=seed_of(self.random_state),
         )
 
@@ -166,14 +178,31 @@ class CompressivePCA(
         """
         self._check_parameters()
         require_sketch(sketch)
-        decoder = moment_decoder(self.decoder, sketch)
-        moments = decoder.decode(sketch).params
-        chosen = np.arange(len(moments.mean))
-        _warn_of_dropped(sketch, moments, self.standardize)
+        moments = whole = moment_decoder(self.decoder, sketch).decode(sketch).params
+        chosen = np.arange(len(whole.mean))
         if features is not None:
-            moments = moments.of_features(features)
+            moments = whole.of_features(features)
             chosen = feature_numbers("features", features, len(chosen))
-        self._decode(moments)
+        self._check_width(len(chosen))
+        require_directions(moments)
+        asked, standardize = self.n_components, self.standardize
+        asked = float(asked) if isinstance(asked, np.floating) else asked
+        found = principal_components(moments, asked, standardize=standardize)
+        part, _ = second_moment_part(sketch.feature_map)
+        for message in (
+            left_out_features(whole, part, standardize=standardize),
+            unresolved_components(moments, found, asked),
+        ):
+            if message:
+                warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self.mean_, self.scale_ = found.mean, found.scale
+        self.components_ = found.components
+        self.explained_variance_ = found.variances
+        self.explained_variance_ratio_ = found.ratio
+        self.singular_values_ = found.singular_values
+        self.noise_variance_ = found.noise_variance
+        self.n_components_ = len(found.components)
+        self.n_samples_seen_ = moments.count
         self._name_features(sketch, chosen)
         self._selected = features is not None
         self.sketch_ = sketch
@@ -189,85 +218,18 @@ class CompressivePCA(
 
     @override
     def _check_width(self, n_features: int) -> None:
-        _require_components(self.n_components, n_features)
-
-    @override
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        _require_components(self.n_components, None)
-        if not isinstance(self.standardize, bool | np.bool_):
+        asked = self.n_components
+        if isinstance(asked, Integral) and asked > n_features:
             raise FeatureMapError(
-                f"standardize must be True or False; got {self.standardize!r}."
+                f"n_components={asked} must be at most n_features={n_features}, or a "
+                "share of the variance in (0, 1), or None."
             )
-        require_decoder(self.decoder)
-
-    def _decode(self, moments: Moments) -> None:
-        d, asked = len(moments.mean), self.n_components
-        _require_components(asked, d)
-        if moments.noise is not None and not moments.n_directions:
-            raise TooNoisy(
-                "no direction of the rows stands out of the noise of this release: the "
-                "components would be noise. Release more rows, with a larger epsilon, "
-                "a smaller norm_bound or bounds closer to the rows."
-            )
-        variance = np.maximum(moments.structure.variances, 0.0)
-        scale = np.sqrt(variance) if self.standardize else np.ones_like(variance)
-        scale = np.where(scale > 0, scale, 1.0)
-        unbiased = moments.count / max(moments.count - 1, 1)
-        structure = moments.structure.scaled(np.sqrt(unbiased) / scale)
-        # Of many features, what a few factors say nothing of is not written out.
-        most = d if d <= DENSE_FEATURES else structure.n_factors
-        k = int(asked or 0) if _is_whole(asked) else most
-        values, vectors = structure.largest(k)
-        values, total = np.maximum(values, 0.0), float(structure.variances.sum())
-        ratio = values / total if total > 0 else np.zeros_like(values)
-        if isinstance(asked, float):
-            k = min(int(np.searchsorted(np.cumsum(ratio), asked)) + 1, k)
-        self._warn_of_unresolved(moments, k, float(ratio[:k].sum()))
-        self.mean_, self.scale_ = moments.mean, scale
-        self.components_ = _flip(vectors.T[:k])
-        self.explained_variance_ = values[:k]
-        self.explained_variance_ratio_ = ratio[:k]
-        self.singular_values_ = np.sqrt(values[:k] * max(moments.count - 1, 1))
-        left = max(total - float(values[:k].sum()), 0.0)
-        self.noise_variance_ = left / (d - k) if k < d else 0.0
-        self.n_components_ = k
-        self.n_samples_seen_ = moments.count
 
     @override
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit rows in memory, and give their coordinates on the components."""
         require_in_memory(X, "fit_transform")
         return super().fit_transform(X, y, **fit_params)
-
-    def _warn_of_unresolved(self, moments: Moments, k: int, kept: float) -> None:
-        """Say so where fewer components are known than are given, or given than asked.
-
-        A full basis of a compressed sketch is taken as it is, ordered and no more,
-        unless not even its first ones are known.
-        """
-        d, asked, seen = len(moments.mean), self.n_components, moments.n_directions
-        enough = min((k + 5) * d, d * (d + 1) // 2)
-        if moments.noise is not None and k > seen:
-            message = (
-                f"{seen} of {k} components stand out of the noise of this release; the "
-                "others are mostly noise. Ask for fewer (n_components), or release "
-                "more rows or with a larger epsilon."
-            )
-        elif k > seen and (_is_whole(asked) or seen < _FEW_DIRECTIONS):
-            message = (
-                f"the sketch saw {seen} directions of {d} features: components beyond "
-                f"that are not resolved. Use sketch_size >= {enough}."
-            )
-        elif k < d and (asked is None or (isinstance(asked, float) and kept < asked)):
-            message = (
-                f"the sketch saw {seen} directions of {d} features; they are given, "
-                f"{kept:.0%} of the variance. Say n_components=... for a number of "
-                f"components, and use sketch_size >= {enough} to resolve more."
-            )
-        else:
-            return
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Coordinates of rows on the components."""
@@ -288,51 +250,3 @@ class CompressivePCA(
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
-
-
-def _warn_of_dropped(
-    sketch: Sketch | PrivateSketch, moments: Moments, standardize: bool
-) -> None:
-    """Warn of features that vary and got no room."""
-    part, _ = second_moment_part(sketch.feature_map)
-    if not isinstance(part, CrossMomentFeatures) or isinstance(sketch, PrivateSketch):
-        return
-    variances = moments.structure.variances
-    weights = (variances > 0).astype(np.float64) if standardize else variances
-    left_out = np.setdiff1d(np.flatnonzero(variances > 0), part.kept)
-    share = weights[left_out].sum() / max(weights.sum(), 1e-300)
-    if share < _LEFT_OUT:
-        return
-    d = len(variances)
-    warnings.warn(
-        f"{len(left_out)} features, {share:.0%} of the variance, have no room in this "
-        "sketch: of them components know nothing but the variances. Use sketch_size "
-        f">= {min(5 * d, d * (d + 1) // 2)}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-
-
-def _is_whole(asked: Any) -> bool:
-    return isinstance(asked, Integral) and not isinstance(asked, bool)
-
-
-def _require_components(asked: Any, n_features: int | None) -> None:
-    """Check ``n_components``; against the number of features once it is known."""
-    whole = _is_whole(asked) and asked >= 1
-    if asked is None or (whole and (n_features is None or asked <= n_features)):
-        return
-    if isinstance(asked, float) and 0 < asked < 1:
-        return
-    known = "" if n_features is None else f"={n_features}"
-    raise FeatureMapError(
-        f"n_components={asked!r} must be None, a whole number from 1 to n_features"
-        f"{known}, or a share of variance in (0, 1)."
-    )
-
-
-def _flip(components: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make the largest entry of each component positive."""
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.sign(components[np.arange(len(components)), largest])
-    return components * np.where(signs == 0, 1.0, signs)[:, None]

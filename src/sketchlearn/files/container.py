@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from sketchlearn.errors import SketchFileError, quote
 
 __all__ = [
+    "MAX_BYTES",
     "NEWEST",
-    "VERSION",
     "Contents",
     "body",
     "canonical_json",
@@ -43,13 +43,19 @@ __all__ = [
     "require_key",
 ]
 
-HEADER_LIMIT, VERSION = 65_536, "1"
+HEADER_LIMIT = 65_536
+"""Most bytes of a header (PRIVACY, reader rules): read before anything is known."""
+
+MAX_BYTES = 2**30
+"""Larger files, and maps that take more memory to build, are refused unless asked
+for."""
+
 NEWEST = 2
 """The newest version of a file that this library reads."""
 
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}
 _DTYPE_NAMES = {np.dtype(text): name for name, text in _DTYPES.items()}
-_FIELD = b'"digest":"'
+_DIGEST_FIELD = b'"digest":"'
 _FOREIGN = {
     b"PAR1": "a Parquet file; sketch it with sketch_rows",
     b"ARROW1": "an Arrow file; sketch it with sketch_rows",
@@ -81,7 +87,7 @@ def encode(contents: Contents, key: bytes | None, key_id: str) -> bytes:
         fail(f"would need a header of more than {HEADER_LIMIT} bytes.")
     digest = kind + _digest(header, payload, key).encode()
     # Quotes inside values are escaped, so this finds the field and nothing else.
-    return header.replace(_FIELD + blank, _FIELD + digest) + payload
+    return header.replace(_DIGEST_FIELD + blank, _DIGEST_FIELD + digest) + payload
 
 
 def body(contents: Contents) -> tuple[bytes, bytes]:
@@ -254,8 +260,8 @@ def _require_digest(
         fail(f"was saved with a key (key_id {key_id!r}): pass key= to load it.")
     if key is not None and key_id is None:
         fail("was saved without a key, so anybody can have written it; refused.")
-    blank = _FIELD + kind.encode() + b"0" * 64
-    header = header.replace(_FIELD + field.encode(), blank)
+    blank = _DIGEST_FIELD + kind.encode() + b"0" * 64
+    header = header.replace(_DIGEST_FIELD + field.encode(), blank)
     if not hmac.compare_digest(_digest(header, payload, key), digest):
         other = "" if key is None else f", or saved with another key than {key_id!r}"
         fail(f"is damaged{other}: its digest does not match. Copy it again.")

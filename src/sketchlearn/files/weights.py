@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import MissingFileError, SketchFileError, UnsavableError
 from sketchlearn.files.container import (
-    VERSION,
+    MAX_BYTES,
     Contents,
     body,
     canonical_json,
@@ -50,9 +50,6 @@ __all__ = [
     "tensors_digest",
 ]
 
-MAX_BYTES = 2**30
-"""Larger files are refused unless asked for."""
-
 MODELS: Traversable = importlib.resources.files("sketchlearn") / "models"
 """Folder of the weights that come with the package."""
 
@@ -60,7 +57,7 @@ INDEX = "models.json"
 
 _FIELDS = {
     "format": "sketchlearn-weights",
-    "version": VERSION,
+    "version": "1",
     "kind": "[a-z][a-z0-9-]{0,39}",
 }
 _SPEC, _CARD = "spec.json", "card.json"  # as tensors: the header is too small for them

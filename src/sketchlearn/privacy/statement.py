@@ -19,7 +19,6 @@ from sketchlearn.privacy.mechanisms import gaussian_mu, require_budget
 
 __all__ = [
     "MECHANISMS",
-    "Budget",
     "CountMode",
     "Neighbours",
     "PrivacyStatement",
@@ -34,18 +33,6 @@ COUNT_WEIGHT = 0.5
 
 MECHANISMS = ("discrete Gaussian", "discrete Gaussian, discrete Laplace count")
 """Without and with a Laplace count."""
-
-
-@final
-@dataclass(frozen=True)
-class Budget:
-    """A promise: (ε, δ), with ε in [1e-6, 100] and δ in [1e-30, 0.1]."""
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        require_budget(self.epsilon, self.delta)
 
 
 @final

@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Self, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,6 +280,8 @@ class EquivariantDecoder(AbstractDecoder[Moments]):
     clamp, with_doubt : bool
         As in :class:`~sketchlearn.decoders.moments.low_rank.NystromDecoder`.
     """
+
+    weights_kind: ClassVar = "equivariant"
 
     network: FrozenPrior
     clamp: bool = True

@@ -64,6 +64,7 @@ __all__ = [
     "CorrelationEstimate",
     "Moments",
     "NystromDecoder",
+    "NystromTuning",
     "decode_moments",
     "feature_numbers",
     "second_moment_part",
@@ -143,22 +144,33 @@ class CorrelationEstimate(Protocol):
 
 @final
 @dataclass(frozen=True)
+class NystromTuning:
+    """Hand-tuned numbers of :class:`NystromDecoder`."""
+
+    bulk: float = 0.6
+    """Share of the smallest sketched eigenvalue that is left to the diagonal, where
+    that explains no variance twice. Set by the LRE of ``benchmarks/pca.py`` on training
+    sets."""
+
+
+@final
+@dataclass(frozen=True)
 class NystromDecoder(AbstractDecoder[Moments]):
     """Mean and covariance from a sketch of moments or cross moments.
 
     Parameters
     ----------
-    bulk : float
-        Share of the smallest sketched eigenvalue that is left to the diagonal.
     clamp : bool
         Bring the numbers of a private sketch back into their public bounds first.
     with_doubt : bool
         Also estimate ``doubt``, for covariances that will be inverted.
+    tuning : NystromTuning
+        Hand-tuned numbers.
     """
 
-    bulk: float = 0.6
     clamp: bool = True
     with_doubt: bool = False
+    tuning: NystromTuning = NystromTuning()
 
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
@@ -172,7 +184,7 @@ class NystromDecoder(AbstractDecoder[Moments]):
         """Correlations P from P Ω and Ω, both (d, n_columns), as factors."""
         shortest = float(np.linalg.norm(omega, axis=0).min())
         floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
-        loadings = _loadings(seen, omega, self.bulk, floor)
+        loadings = _loadings(seen, omega, self.tuning.bulk, floor)
         return LowRankCovariance(loadings, 1 - np.vecdot(loadings, loadings))
 
     def correlate(

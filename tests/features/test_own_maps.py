@@ -12,6 +12,7 @@ from contracts import check_feature_map
 from sketchlearn.errors import FeatureMapError, PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.build import build_map
+from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.cost import Cost
 from sketchlearn.features.fields import NUMBER, SIZE
 from sketchlearn.features.fourier import FourierFeatures
@@ -172,6 +173,19 @@ def test_a_subclass_of_one_of_our_maps_is_not_ours():
     sketch = sl.sketch_rows(ROWS, Louder(3, 4))
     with pytest.raises(PrivacyError, match="your word only. Clip it"):
         sl.release(sketch, **PROMISE, ledger=book())
+
+
+def test_a_map_of_ones_own_does_not_say_that_it_is_clipped():
+    with pytest.raises(FeatureMapError, match="must not tell its own parts"):
+
+        class Pretender(Unstored):
+            def parts(self):
+                return sl.clipped(self, norm_bound=1.0).parts()
+
+    with pytest.raises(FeatureMapError, match="must not tell its own parts"):
+
+        class Unclipped(ClippedFeatures):
+            pass
 
 
 def test_maps_are_imported_when_a_kind_is_first_asked_for():

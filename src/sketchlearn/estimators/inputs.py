@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from sketchlearn.decoders.moments.low_rank import second_moment_part
+from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,

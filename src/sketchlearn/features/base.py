@@ -8,7 +8,6 @@ the same bits in every batch and on every machine.
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
@@ -26,9 +25,13 @@ from sketchlearn.features.arguments import (
     require_positive_int,
 )
 from sketchlearn.features.blocks import BLOCK_ROWS, CACHED, row_blocks
-from sketchlearn.features.description import VERSION, encode_description
+from sketchlearn.features.description import (
+    VERSION,
+    description_digest,
+    encode_description,
+)
 from sketchlearn.features.parts import Part
-from sketchlearn.features.registry import AbstractRegistered
+from sketchlearn.features.registry import AbstractRegistered, is_of_package
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
@@ -66,6 +69,15 @@ class AbstractFeatureMap(AbstractRegistered):
     version = VERSION
     columns: tuple[str, ...] | None = None
     """Names of the columns the map is planned for, if it says so."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Releases believe what parts() says of clipped maps.
+        if cls.parts is not AbstractFeatureMap.parts and not is_of_package(cls):
+            raise FeatureMapError(
+                f"{cls.__name__} must not tell its own parts: a map of your own is "
+                "one part, and is clipped by clipped(feature_map, norm_bound=S)."
+            )
 
     def __init__(
         self,
@@ -256,20 +268,9 @@ class AbstractFeatureMap(AbstractRegistered):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over description, weights and lattice, as 64 hex digits."""
-        digest = hashlib.sha256(canonical_json(self.description).encode())
         rule: list[Any] = [self.frac_bits, self.value_bound, self.norm_bound]
         rule += [64] if self.version == 1 else []
-        digest.update(canonical_json(rule).encode())
-        for name, array in sorted(self.weights().items()):
-            if array.dtype.kind == "f":
-                if not np.isfinite(array).all():
-                    raise FeatureMapError(f"weight {name!r} is not finite.")
-                array = array + 0.0  # -0.0 becomes 0.0
-            little = array.astype(array.dtype.newbyteorder("<"))
-            head = [name, little.dtype.str.lstrip("<|="), list(array.shape)]
-            digest.update(canonical_json(head).encode())
-            digest.update(np.ascontiguousarray(little).tobytes())
-        return digest.hexdigest()
+        return description_digest(self.description, rule, self.weights())
 
     @cached_property
     def spec(self) -> FeatureSpec:

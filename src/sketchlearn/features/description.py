@@ -8,16 +8,20 @@ read and compared without building the map; what it may hold is known to
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.files.container import canonical_json
 
 __all__ = [
     "VERSION",
     "decode_description",
+    "description_digest",
     "encode_description",
     "first_difference",
 ]
@@ -58,6 +62,26 @@ def decode_description(value: Any) -> Any:
     if isinstance(value, list):
         return [decode_description(item) for item in value]
     return value
+
+
+def description_digest(
+    description: Mapping[str, Any],
+    lattice: list[Any],
+    weights: Mapping[str, NDArray[Any]],
+) -> str:
+    """SHA-256 over description, lattice and weights, as 64 hex digits."""
+    digest = hashlib.sha256(canonical_json(description).encode())
+    digest.update(canonical_json(lattice).encode())
+    for name, array in sorted(weights.items()):
+        if array.dtype.kind == "f":
+            if not np.isfinite(array).all():
+                raise FeatureMapError(f"weight {name!r} is not finite.")
+            array = array + 0.0  # -0.0 becomes 0.0
+        little = array.astype(array.dtype.newbyteorder("<"))
+        head = [name, little.dtype.str.lstrip("<|="), list(array.shape)]
+        digest.update(canonical_json(head).encode())
+        digest.update(np.ascontiguousarray(little).tobytes())
+    return digest.hexdigest()
 
 
 def first_difference(

@@ -39,6 +39,7 @@ __all__ = [
     "described_origin",
     "is_built_in",
     "is_known",
+    "is_of_package",
     "known_kinds",
     "map_class",
 ]
@@ -111,7 +112,7 @@ def _register(cls: type[AbstractRegistered]) -> None:
             f"{cls.__name__} must declare both fields and cost_of to be built from "
             "descriptions, or neither."
         )
-    if not _is_inside(cls):
+    if not is_of_package(cls):
         _import_all()
     known = _CLASSES.get(cls.kind, cls)
     if _path(known) != _path(cls):  # the same one may be defined again
@@ -126,7 +127,8 @@ def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _is_inside(cls: type) -> bool:
+def is_of_package(cls: type) -> bool:
+    """Whether a class was defined in this package, registered or not."""
     return cls.__module__.startswith(f"{_PACKAGE}.")
 
 
@@ -158,7 +160,7 @@ def map_class(kind: str) -> type[AbstractRegistered]:
 def is_built_in(cls: type) -> bool:
     """Whether a class is one of the maps of this library, and not a user's own."""
     kind = getattr(cls, "kind", None)
-    return _is_inside(cls) and is_known(kind) and map_class(str(kind)) is cls
+    return is_of_package(cls) and is_known(kind) and map_class(str(kind)) is cls
 
 
 def described_origin(description: Any) -> str:

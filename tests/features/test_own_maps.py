@@ -166,6 +166,20 @@ def test_a_sketch_from_a_file_is_released_by_the_same_law():
     assert sl.release(loaded, **PROMISE, ledger=book()).size == 3
 
 
+def test_a_map_of_ones_own_that_was_read_from_rows_is_not_released():
+    class FromRows(Unstored):
+        @property
+        def origin(self):
+            return "data"
+
+    beside = sl.ConcatenatedFeatures([FourierFeatures(3, 4), FromRows(3)])
+    for phi in (FromRows(3), beside):
+        short = sl.clipped(phi, norm_bound=1.0)
+        assert short.origin == "data"
+        with pytest.raises(PrivacyError, match="planned from rows"):
+            sl.release(sl.sketch_rows(ROWS, short), **PROMISE, ledger=book())
+
+
 def test_a_subclass_of_one_of_our_maps_is_not_ours():
     class Louder(FourierFeatures):
         pass

@@ -151,7 +151,11 @@ class AbstractFeatureMap(AbstractRegistered):
     @property
     def origin(self) -> str:
         """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
-        return self.origin_of(self.description)
+        inside = [part.feature_map for part in self.parts()]
+        if inside[0] is self:
+            return self.origin_of(self.description)
+        read = any(feature_map.origin == "data" for feature_map in inside)
+        return "data" if read else "declared"
 
     def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Feature vectors of any number of rows, one row of output per row."""
@@ -201,8 +205,8 @@ class AbstractFeatureMap(AbstractRegistered):
         Examples
         --------
         >>> from sketchlearn import ConcatenatedFeatures, FourierFeatures, clipped
-        >>> waves = clipped(FourierFeatures(2, 4), norm_bound=1.0)
-        >>> both = ConcatenatedFeatures([FourierFeatures(2, 6), waves])
+        >>> short = clipped(FourierFeatures(2, 4), norm_bound=1.0)
+        >>> both = ConcatenatedFeatures([FourierFeatures(2, 6), short])
         >>> [(part.where.start, len(part.clips)) for part in both.parts()]
         [(0, 0), (6, 1)]
         """
@@ -296,7 +300,8 @@ class AbstractFeatureMap(AbstractRegistered):
     @property
     def scalings(self) -> tuple[Scaling, ...]:
         """Scalings of this map and of the maps inside it."""
-        return () if self.scaling is None else (self.scaling,)
+        found = [part.feature_map.scaling for part in self.parts()]
+        return tuple(scaling for scaling in found if scaling is not None)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AbstractFeatureMap):

@@ -24,7 +24,6 @@ from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.description import encode_description
 from sketchlearn.features.fields import NUMBER, TABLE, Field
 from sketchlearn.features.parts import Clip, Part
-from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
 
@@ -111,16 +110,6 @@ class ClippedFeatures(AbstractFeatureMap):
     @override
     def widest(self) -> int:
         return self.inner.widest
-
-    @property
-    @override
-    def scalings(self) -> tuple[Scaling, ...]:
-        return self.inner.scalings
-
-    @property
-    @override
-    def origin(self) -> str:
-        return self.inner.origin
 
     @override
     def describe(self) -> dict[str, Any]:

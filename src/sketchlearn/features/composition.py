@@ -20,7 +20,6 @@ from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.description import encode_description
 from sketchlearn.features.fields import TABLES, Field
 from sketchlearn.features.parts import Part
-from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
 
@@ -128,17 +127,6 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     @override
     def widest(self) -> int:
         return self.sketch_size + max(part.widest for part in self.members)
-
-    @property
-    @override
-    def scalings(self) -> tuple[Scaling, ...]:
-        return tuple(scaling for part in self.members for scaling in part.scalings)
-
-    @property
-    @override
-    def origin(self) -> str:
-        origins = {part.origin for part in self.members}
-        return "data" if "data" in origins else "declared"
 
     @override
     def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:

@@ -123,22 +123,10 @@ class CellFeatures(AbstractFeatureMap):
     ) -> None:
         given, self.centre = require_directions(basis, centre)
         d, r = given.shape
-        places = np.array(anchors, np.float64)
         self.n_crossed = _crossed(n_crossed, r)
-        if places.ndim != 2 or places.shape[1] != r or not r:
-            raise FeatureMapError(
-                f"anchors must be of shape (n_cells, {r}), one column for each column "
-                f"of basis; got shape {places.shape}."
-            )
-        if not (0 < reach < 2.0**16 and np.isfinite(places).all()):
-            raise FeatureMapError(
-                "anchors must be finite, and reach positive and below 65536."
-            )
-        if n_crossed is not None and np.abs(places).max() > FARTHEST:
-            raise FeatureMapError(
-                f"coordinates are clipped to {FARTHEST:g} where their products are "
-                "kept: anchors farther out are never the nearest. Clip them too."
-            )
+        places = _require_anchors(anchors, r, is_clipped=n_crossed is not None)
+        if not 0 < reach < 2.0**16:
+            raise FeatureMapError("reach must be positive and below 65536.")
         bits = _CROSSED_BITS if n_crossed is not None else _place_bits(places)
         self._projection = Projection(given, self.centre, float(reach), scaling, bits)
         self.basis = self._projection.basis
@@ -280,6 +268,25 @@ class CellFeatures(AbstractFeatureMap):
             a, b = np.tril_indices(self.n_crossed, -1)
             local += [z * z, z[:, a] * z[:, b]]
         return cells, np.concatenate(local, axis=1)
+
+
+def _require_anchors(
+    anchors: ArrayLike, r: int, *, is_clipped: bool
+) -> NDArray[np.float64]:
+    places = np.array(anchors, np.float64)
+    if places.ndim != 2 or places.shape[1] != r or not r:
+        raise FeatureMapError(
+            f"anchors must be of shape (n_cells, {r}), one column for each column "
+            f"of basis; got shape {places.shape}."
+        )
+    if not np.isfinite(places).all():
+        raise FeatureMapError("anchors must be finite.")
+    if is_clipped and np.abs(places).max() > FARTHEST:
+        raise FeatureMapError(
+            f"coordinates are clipped to {FARTHEST:g} where their products are "
+            "kept: anchors farther out are never the nearest. Clip them too."
+        )
+    return places
 
 
 def _place_bits(anchors: NDArray[np.float64]) -> int:

@@ -111,12 +111,7 @@ class NystromFeatures(AbstractFeatureMap):
         scaled = marks if scaling is None else scaling(marks)
         if root is None:
             root = _inverse_root(scaled / self.scale, self.shift)
-        given = np.array(root, np.float64)
-        if given.shape != (size, size) or not np.isfinite(given).all():
-            raise FeatureMapError(
-                f"root must be a finite square matrix of size {size}; got shape "
-                f"{given.shape}."
-            )
+        given = _require_root(root, size)
         # Sums of a column stay below 2**40, whatever the condition of the kernel.
         most = float(np.abs(given).max()) or 1.0
         self._root_bits = min(_ROOT_BITS, 40 - ceil_log2(size) - ceil_log2(most))
@@ -185,6 +180,16 @@ def _around(scaling: Scaling | None, middle: NDArray[np.float64]) -> Scaling:
         return Scaling(middle, np.ones(len(middle)))
     shift = scaling.shift + middle / scaling.factor
     return Scaling(shift, scaling.factor, scaling.origin)
+
+
+def _require_root(root: ArrayLike, size: int) -> NDArray[np.float64]:
+    given = np.array(root, np.float64)
+    if given.shape != (size, size) or not np.isfinite(given).all():
+        raise FeatureMapError(
+            f"root must be a finite square matrix of size {size}; got shape "
+            f"{given.shape}."
+        )
+    return given
 
 
 def _inverse_root(units: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

@@ -137,7 +137,9 @@ def test_an_interrupt_exits_with_130(folder, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sketchlearn.estimators.base.accumulate", interrupted)
+    monkeypatch.setattr(
+        "sketchlearn.sketching.local_rows.LocalRows.sketch", interrupted
+    )
     result = run("sketch", "jan.parquet", "-o", "a.sketch")
     assert result.exit_code == 130
     assert not (folder / "a.sketch").exists()

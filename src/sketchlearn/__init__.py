@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
     from sketchlearn.rows.batches import open_rows
-    from sketchlearn.sketching.sketch import Sketch, sketch_rows
+    from sketchlearn.sketching.sketch import Sketch
+    from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet, SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
 
@@ -83,7 +84,7 @@ _HOMES = {
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
-    "sketch_rows": "sketching.sketch",
+    "sketch_rows": "sketching.sketch_rows",
 }
 
 __all__ = [

@@ -1,8 +1,6 @@
 """Every kind of input gives the same rows exactly, or an error that says where."""
 
 import gzip
-import io
-import sys
 from datetime import date
 from decimal import Decimal
 
@@ -21,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.rows import batches, files, pieces
+from sketchlearn.rows import files, pieces
 from sketchlearn.rows.batches import open_rows
 
 ROWS = np.array([[0.0, 1.5], [-2.0, 0.0], [3.25, 4.0], [5.0, -6.5], [0.0, 8.0]])
@@ -37,13 +35,6 @@ class ArrowStream:
 
     def __arrow_c_stream__(self, requested_schema=None):
         return self.table.__arrow_c_stream__(requested_schema)
-
-
-class Terminal(io.StringIO):
-    """A stderr that claims to be a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def table(array=ROWS):
@@ -796,30 +787,3 @@ def test_peeking_past_the_end_gives_what_there_is():
 )
 def test_the_source_is_described_in_a_few_words(data, source):
     assert open_rows(data).source == source
-
-
-def test_progress_is_silent_unless_stderr_is_a_terminal(capsys):
-    gather(ROWS, progress=True)
-    gather(iter([ROWS]), progress=True)
-
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_progress_goes_to_a_terminal_when_asked_for(monkeypatch, capsys, known):
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    gather(ROWS if known else iter([ROWS]), progress=True)
-
-    assert ("100%" if known else "5 rows") in terminal.getvalue()
-    assert capsys.readouterr().out == ""
-
-
-def test_progress_of_short_inputs_and_refused_progress_are_silent(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    gather(ROWS)
-    gather(iter([ROWS]))
-    monkeypatch.setattr(batches, "LONG_INPUT", 3)
-    gather(ROWS, progress=False)
-    assert terminal.getvalue() == ""
-    gather(ROWS)
-    assert "100%" in terminal.getvalue()

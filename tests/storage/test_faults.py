@@ -24,7 +24,7 @@ import pytest
 from sketchlearn.errors import SketchFileError
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
 from sketchlearn.files import durable
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage import sketches as storage
 from sketchlearn.storage.sketches import dumps, load, loads, save
 

@@ -66,7 +66,7 @@ RANDOM_STATE = [
     None,
 ]
 BOUNDS = "no_validation"
-"""Two numbers or vectors: see :func:`sketchlearn.estimators.inputs.check_bounds`."""
+"""Two numbers or vectors: see :func:`sketchlearn.plans.scaling.check_bounds`."""
 
 
 def require_parameters(estimator: Any) -> None:

@@ -33,7 +33,7 @@ from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, require_budget
 from sketchlearn.privacy.release import plan_release, release
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
     "AuditReport",

@@ -9,14 +9,11 @@ Feature maps are not known here.
 from __future__ import annotations
 
 import itertools
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, final
 
-import click
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -37,11 +34,7 @@ from sketchlearn.rows.kinds import OpenedRows
 from sketchlearn.rows.pieces import Piece, Spans
 from sketchlearn.rows.sources import Source, open_source, refuse_empty
 
-__all__ = ["Batches", "RowIndex", "open_rows"]
-
-LONG_INPUT = 200_000
-"""Rows from which a progress bar is shown on a terminal without being asked for."""
-
+__all__ = ["Batches", "RowIndex", "open_rows", "require_width"]
 
 _BATCH_NUMBERS = 2**22
 
@@ -64,11 +57,14 @@ class Batches(OpenedRows):
         Short description of the input.
     n_rows : int or None
         Number of rows of the input, if it is known without reading it.
+    progress : bool or None
+        Whether progress is to be shown while they are sketched.
     """
 
     def __init__(self, source: Source, options: _Options) -> None:
         self.source = source.text
         self.n_rows = source.n_rows
+        self.progress = options.progress
         self._source, self._options = source, options
         first = source.first
         self._plan = plan_columns(first, options.columns, options.encodings)
@@ -80,7 +76,8 @@ class Batches(OpenedRows):
         self.n_features = width
         usual = min(32_768, max(2048, _BATCH_NUMBERS // max(self.n_features, 1)))
         self._batch_rows = options.batch_rows or usual
-        self._require_width(width, options.n_features, first)
+        if options.n_features is not None:
+            require_width(width, options.n_features, first.source)
         if self.n_rows == 0:
             refuse_empty(self.source)
         self._stream: Iterator[Floats] | None = None
@@ -91,7 +88,7 @@ class Batches(OpenedRows):
         if self._source.once:
             batches = itertools.chain(self._held, batches)
             self._held, self._stream = [], None
-        return _with_progress(batches, self.n_rows, self._options.progress)
+        return batches
 
     @property
     def is_repeatable(self) -> bool:
@@ -237,26 +234,8 @@ class Batches(OpenedRows):
                 f"{piece.source} has a column {min(extra)!r} that {first.source} does "
                 "not have. Select the common columns: open_rows(data, columns=[...])."
             )
-        self._require_width(plan.width, self._plan.width, piece)
+        require_width(plan.width, self._plan.width, piece.source)
         return plan
-
-    def of_width(self, n_features: int | None) -> Batches:
-        """These rows, after checking that they have so many features."""
-        if n_features is not None and n_features != self.n_features:
-            raise RowsError(
-                f"rows of {self.source} have {self.n_features} features, but "
-                f"{n_features} were expected. Select columns with open_rows(data, "
-                "columns=[...])."
-            )
-        return self
-
-    def _require_width(self, width: int, expected: int | None, piece: Piece) -> None:
-        if expected is not None and width != expected:
-            raise RowsError(
-                f"rows of {piece.source} have {width} features, but {expected} "
-                "were expected. Nothing was added. Pass rows of that width, or select "
-                "columns with open_rows(data, columns=[...])."
-            )
 
     def _floats(self, chunk: Any, plan: Plan, where: Where) -> Floats:
         """Features of a chunk, all of them finite."""
@@ -319,7 +298,8 @@ def open_rows(
         one they are named f0, f1 and so on. By default it does, and a first line
         that may be a row (of numbers alone, or with a decimal) is refused.
     progress : bool, optional
-        Show progress on stderr if that is a terminal; by default for long inputs.
+        Show progress on stderr if that is a terminal, while the rows are sketched;
+        by default for long inputs.
     n_features : int, optional
         Expected number of features; any other is an error.
     batch_rows : int, optional
@@ -350,7 +330,9 @@ def open_rows(
                 "these rows are open already; pass columns, encodings, header and "
                 "on_invalid where they are opened."
             )
-        return data.of_width(n_features)
+        if n_features is not None:
+            require_width(data.n_features, n_features, data.source)
+        return data
     if on_invalid not in ("raise", "drop"):
         raise RowsError(f"on_invalid must be 'raise' or 'drop'; got {on_invalid!r}.")
     if batch_rows is not None and batch_rows < 1:
@@ -366,6 +348,16 @@ def open_rows(
         batch_rows=batch_rows,
     )
     return Batches(open_source(data, known, header=header), options)
+
+
+def require_width(n_features: int, expected: int, source: str) -> None:
+    """Refuse rows of another number of features than expected."""
+    if n_features != expected:
+        raise RowsError(
+            f"rows of {source} have {n_features} features, but {expected} were "
+            "expected. Nothing was added. Pass rows of that width, or select columns "
+            "with open_rows(data, columns=[...])."
+        )
 
 
 @final
@@ -408,37 +400,3 @@ def _slices(chunk: Any, size: int) -> Iterator[Any]:
         return
     for start in range(0, len(chunk), size):
         yield chunk.slice(start, size)
-
-
-def _with_progress(
-    batches: Iterator[Floats], n_rows: int | None, wanted: bool | None
-) -> Iterator[Floats]:
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    long = n_rows is None or n_rows > LONG_INPUT
-    if not terminal or wanted is False or (wanted is None and not long):
-        return batches
-    if n_rows is None:
-        return _counter(batches, delay=0.0 if wanted else 1.0)
-    return _bar(batches, n_rows)
-
-
-def _bar(batches: Iterator[Floats], n_rows: int) -> Iterator[Floats]:
-    with click.progressbar(length=n_rows, label="rows", file=sys.stderr) as bar:
-        for batch in batches:
-            yield batch
-            bar.update(len(batch))
-        bar.update(n_rows - bar.pos)  # rows that were left out
-
-
-def _counter(batches: Iterator[Floats], delay: float) -> Iterator[Floats]:
-    count, shown, due = 0, False, time.monotonic() + delay
-    try:
-        for batch in batches:
-            yield batch
-            count += len(batch)
-            if time.monotonic() >= due:
-                click.echo(f"\r{count:,} rows", file=sys.stderr, nl=False)
-                shown, due = True, time.monotonic() + 0.2
-    finally:
-        if shown:
-            click.echo(f"\r{count:,} rows", file=sys.stderr)

@@ -123,7 +123,7 @@ class CompressiveGaussianMixture(
 
     _parameter_constraints: Constraints = {
         "n_components": [AT_LEAST_ONE],
-        "covariance_type": one_of("diag", "full"),
+        "covariance_type": one_of("full", "diag"),
         "sketch_size": SKETCH_SIZE,
         "rounds": ROUNDS,
         "bounds": BOUNDS,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
-    from sketchlearn.rows.batches import open_rows
+    from sketchlearn.rows.open_rows import open_rows
     from sketchlearn.sketching.sketch import Sketch
     from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet, SQNetSpec
@@ -80,7 +80,7 @@ _HOMES = {
     "load_model": "registry",
     "loads": "storage.sketches",
     "merge_disjoint": "privacy.released",
-    "open_rows": "rows.batches",
+    "open_rows": "rows.open_rows",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",

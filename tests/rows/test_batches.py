@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.rows import files, pieces
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows import csv_files, tables
+from sketchlearn.rows.open_rows import open_rows
 
 ROWS = np.array([[0.0, 1.5], [-2.0, 0.0], [3.25, 4.0], [5.0, -6.5], [0.0, 8.0]])
 NAMES = ("a", "b")
@@ -724,7 +724,7 @@ def test_files_of_different_float_types_are_not_rounded(tmp_path):
 
 
 def test_a_csv_column_may_turn_to_decimals_after_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_files, "CSV_BLOCK_BYTES", 64)
     lines = [f"{i},{i},\n" for i in range(50)] + ["50.5,51,7\n"]
     (tmp_path / "x.csv").write_text("a,b,c\n" + "".join(lines))
     found = gather(tmp_path / "x.csv", columns=["a", "b"], batch_rows=8)
@@ -736,7 +736,7 @@ def test_a_csv_column_may_turn_to_decimals_after_the_first_block(tmp_path, monke
 
 
 def test_csv_text_after_numbers_is_refused_without_repeating_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_files, "CSV_BLOCK_BYTES", 64)
     lines = [f"{i}\n" for i in range(50)] + ["secret\n"]
     (tmp_path / "x.csv").write_text("a\n" + "".join(lines))
     text = message(tmp_path / "x.csv")
@@ -761,7 +761,7 @@ def test_a_text_column_of_a_csv_file_is_refused(tmp_path):
 
 
 def test_large_frames_and_tables_are_converted_in_parts(monkeypatch):
-    monkeypatch.setattr(pieces, "PANDAS_ROWS", 3)
+    monkeypatch.setattr(tables, "PANDAS_ROWS", 3)
     frame = pd.DataFrame({"a": range(10), "b": list("xyxyxyxyxy")})
     found = gather(frame, encodings={"b": ["x", "y"]}, batch_rows=4)
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import sketchlearn as sl
 from sketchlearn.errors import FeatureMapMismatch, RowsError
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows, open_row_source
 from sketchlearn.sketching.row_source import AbstractRowSource
 

@@ -48,8 +48,8 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.plans.scaling import extremes_of, warn_of_plan
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import open_rows
 from sketchlearn.rows.kinds import is_in_memory, kind_of
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch

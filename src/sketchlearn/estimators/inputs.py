@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from sketchlearn.errors import RowsError
-from sketchlearn.rows.batches import open_rows
 from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
+from sketchlearn.rows.open_rows import open_rows
 
 __all__ = ["beside_targets", "require_in_memory", "validated", "with_text_names"]
 

@@ -41,7 +41,7 @@ from sketchlearn.plans.moments import (
 )
 from sketchlearn.plans.scaling import plan_scaling
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows, open_row_source
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch

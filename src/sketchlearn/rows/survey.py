@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import RowRangeError
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.columns import Floats
+from sketchlearn.rows.values import Floats
 
 __all__ = ["LARGEST", "Survey", "name_large_value", "survey_rows"]
 

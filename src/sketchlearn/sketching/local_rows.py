@@ -13,7 +13,8 @@ from typing_extensions import override
 from sketchlearn.arithmetic.exact import SAFE_ROWS, Int128Array
 from sketchlearn.errors import RowRangeError, RowsError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.rows.survey import LARGEST, name_large_value, survey_rows
 from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.pooling import AbstractPooling, get_pooling

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import click
 
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.columns import Floats
+from sketchlearn.rows.values import Floats
 
 __all__ = ["with_progress"]
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sketchlearn.errors import RowsError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.pooling import get_pooling
 from sketchlearn.sketching.row_source import AbstractRowSource
@@ -36,7 +36,7 @@ def sketch_rows(
     data : rows
         Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
         or path or glob of Parquet, CSV or Arrow files: see
-        :func:`sketchlearn.rows.batches.open_rows`.
+        :func:`sketchlearn.rows.open_rows.open_rows`.
     feature_map : AbstractFeatureMap
         The features φ.
     pooling : str

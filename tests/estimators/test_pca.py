@@ -20,7 +20,7 @@ from sketchlearn import (
     sketch_rows,
 )
 from sketchlearn.arithmetic.draws import Draws
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,

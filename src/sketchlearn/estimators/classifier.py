@@ -18,7 +18,8 @@ from typing_extensions import override
 from sketchlearn.decoders.clusters.resolution import narrow_features
 from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density.decoder import is_moments
-from sketchlearn.decoders.moments.low_rank import NystromDecoder, second_moment_part
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.estimators.base import AbstractSketchEstimator
 from sketchlearn.estimators.class_variances import NARROWEST, pool_variances

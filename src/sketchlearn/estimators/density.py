@@ -23,11 +23,9 @@ from sketchlearn.decoders.clusters.resolution import (
     wide_features,
 )
 from sketchlearn.decoders.density.prior import planned_range
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    NystromDecoder,
-    second_moment_part,
-)
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.moments import Moments
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,

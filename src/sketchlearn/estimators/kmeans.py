@@ -26,7 +26,7 @@ from sketchlearn.decoders.density.decoder import (
 )
 from sketchlearn.decoders.density.mixture import Clusters, Density, find_clusters, lloyd
 from sketchlearn.decoders.density.prior import copula_rows
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
 from sketchlearn.estimators.density import (
     MOMENT_SHARE,
@@ -169,6 +169,13 @@ class CompressiveKMeans(
         "n_init": [AT_LEAST_ONE],
         "random_state": RANDOM_STATE,
     }
+    command = "kmeans"
+    command_options = {
+        "clusters": "n_clusters",
+        "components": "n_clusters",
+        "rounds": "rounds",
+    }
+    command_output = ("cluster_centers_", "inertia_")
 
     def __init__(
         self,

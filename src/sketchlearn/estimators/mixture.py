@@ -20,7 +20,7 @@ from sketchlearn.decoders.density.blur import hidden_nats
 from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
 from sketchlearn.decoders.density.decoder import DensityDecoder, is_moments
 from sketchlearn.decoders.density.mixture import Density
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, RowsError
 from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
@@ -130,6 +130,13 @@ class CompressiveGaussianMixture(
         "reg_covar": [NOT_NEGATIVE],
         "random_state": RANDOM_STATE,
     }
+    command = "mixture"
+    command_options = {
+        "clusters": "n_components",
+        "components": "n_components",
+        "rounds": "rounds",
+    }
+    command_output = ("weights_", "means_", "covariances_")
 
     def __init__(
         self,

@@ -12,8 +12,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
+from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.components import principal_components
-from sketchlearn.decoders.moments.low_rank import feature_numbers, second_moment_part
+from sketchlearn.decoders.moments.moments import feature_numbers
 from sketchlearn.decoders.moments.verdicts import (
     left_out_features,
     require_directions,
@@ -113,6 +114,14 @@ class CompressivePCA(
         "decoder": one_of(*DECODERS),
         "random_state": RANDOM_STATE,
     }
+    command = "pca"
+    command_options = {"components": "n_components", "standardize": "standardize"}
+    command_output = (
+        "mean_",
+        "scale_",
+        "components_",
+        "explained_variance_ratio_",
+    )
 
     def __init__(
         self,

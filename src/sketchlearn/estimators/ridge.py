@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.low_rank import second_moment_part
+from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.regression import fit_regression, split_targets
 from sketchlearn.decoders.moments.verdicts import (
     noisy_coefficients,
@@ -110,6 +110,9 @@ class CompressiveRidge(
         "decoder": one_of(*DECODERS),
         "random_state": RANDOM_STATE,
     }
+    command = "ridge"
+    command_options = {"alpha": "alpha", "target_bounds": "target_bounds"}
+    command_output = ("coef_", "intercept_")
 
     def __init__(
         self,
@@ -198,7 +201,7 @@ class CompressiveRidge(
         """
         self._check_parameters()
         require_sketch(sketch)
-        decoder = moment_decoder(self.decoder, sketch, with_doubt=True)
+        decoder = moment_decoder(self.decoder, sketch, with_unseen=True)
         moments = decoder.decode(sketch).params
         part, _ = second_moment_part(sketch.feature_map)
         xs, ys = split_targets(part, targets)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sketchlearn.decoders.moments.low_rank import second_moment_part
+from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.errors import ConvergenceWarning, DataPlanWarning, FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.moments import MomentFeatures

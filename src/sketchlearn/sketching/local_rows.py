@@ -17,7 +17,8 @@ from sketchlearn.rows.batches import Batches
 from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.rows.survey import LARGEST, name_large_value, survey_rows
 from sketchlearn.sketching.lineage import new_lineage
-from sketchlearn.sketching.pooling import AbstractPooling, get_pooling
+from sketchlearn.sketching.pooling.base import AbstractPooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.progress import with_progress
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch

@@ -34,7 +34,7 @@ from sketchlearn.sketching.lineage import (
     new_lineage,
     remaining_lineage,
 )
-from sketchlearn.sketching.pooling import get_pooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Sketch", "require_same_columns"]
 

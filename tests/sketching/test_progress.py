@@ -63,3 +63,10 @@ def test_rows_that_are_only_read_show_nothing(monkeypatch):
     assert terminal.getvalue() == ""
     sketch(open_rows(ROWS, progress=True))
     assert "100%" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("n_rows", "shown"), [(200_000, False), (200_001, True)])
+def test_long_inputs_show_progress_without_being_asked(monkeypatch, n_rows, shown):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    sketch(np.zeros((n_rows, 2), np.float32))
+    assert ("100%" in terminal.getvalue()) == shown

@@ -117,3 +117,11 @@ def test_a_stream_is_all_there_after_a_look_at_its_range():
     rows.extremes()
     phi = sl.MomentFeatures(4)
     assert rows.sketch(phi) == sl.sketch_rows(WHOLE, phi)
+
+
+@pytest.mark.parametrize(("row", "seen"), [(65_535, True), (65_536, False)])
+def test_of_a_stream_so_many_rows_are_looked_at(row, seen):
+    rows = np.zeros((70_000, 1))
+    rows[row] = 9.0
+    assert (LocalRows(open_rows(iter([rows]))).extremes()[1] == 9.0) == seen
+    assert LocalRows(open_rows(rows)).extremes()[1] == 9.0

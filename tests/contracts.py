@@ -10,7 +10,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import BLOCK_ROWS
 from sketchlearn.features.build import build_map
 from sketchlearn.features.description import decode_description
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None:

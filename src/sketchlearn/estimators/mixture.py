@@ -42,6 +42,7 @@ __all__ = [
     "plan_cells",
     "require_share",
 ]
+__public__ = ["CompressiveGaussianMixture"]
 
 CovarianceType = Literal["diag", "full"]
 

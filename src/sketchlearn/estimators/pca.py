@@ -37,6 +37,7 @@ from sketchlearn.rows.batches import Batches
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
+__public__ = ["CompressivePCA"]
 
 
 @final

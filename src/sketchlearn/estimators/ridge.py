@@ -40,6 +40,7 @@ from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveRidge"]
+__public__ = ["CompressiveRidge"]
 
 
 @final

@@ -28,6 +28,7 @@ from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.waves import VALUE_BITS, Waves, sum_waves, wave_norm
 
 __all__ = ["Activation", "ActivationFeatures"]
+__public__ = ["ActivationFeatures"]
 
 Activation = Literal["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
 

@@ -57,6 +57,7 @@ __all__ = [
     "row_blocks",
     "sum_features",
 ]
+__public__ = ["AbstractFeatureMap"]
 
 BLOCK_ROWS = 512
 """Rows evaluated at once: their features stay in the processor's cache."""

@@ -24,6 +24,7 @@ from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Origin, Scaling
 
 __all__ = ["FARTHEST", "CellFeatures"]
+__public__ = ["CellFeatures"]
 
 _BASIS_BITS = 20
 """Entries of a basis are whole numbers of this many bits."""

@@ -28,6 +28,7 @@ from sketchlearn.features.parts import Clip, Part
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
+__public__ = ["clipped"]
 
 _NORM_BITS = 26
 """Norms are at most ``2**26`` steps, so that their squares are exact in float64."""

@@ -23,6 +23,7 @@ from sketchlearn.features.parts import Part
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
+__public__ = ["ConcatenatedFeatures"]
 
 
 @final

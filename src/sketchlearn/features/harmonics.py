@@ -25,6 +25,7 @@ from sketchlearn.features.waves import (
 )
 
 __all__ = ["HarmonicFeatures"]
+__public__ = ["HarmonicFeatures"]
 
 
 @final

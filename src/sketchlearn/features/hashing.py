@@ -27,6 +27,7 @@ from sketchlearn.features.base import (
 from sketchlearn.features.lattice import RowLattice
 
 __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
+__public__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 
 
 _LARGEST = float(np.finfo(np.float64).max)

@@ -34,6 +34,7 @@ from sketchlearn.features.waves import (
 )
 
 __all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures"]
+__public__ = ["FourierFeatures", "NystromFeatures"]
 
 _KERNEL_BITS = 22
 """Values of the kernel are rounded to ``2**-22``."""

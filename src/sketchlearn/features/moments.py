@@ -50,6 +50,7 @@ __all__ = [
     "random_groups",
     "with_units",
 ]
+__public__ = ["CrossMomentFeatures", "MomentFeatures"]
 
 MomentOrder = Literal["mean", "variance", "covariance"]
 

@@ -30,6 +30,7 @@ from sketchlearn.privacy.entries import (
 from sketchlearn.privacy.journal import Seen, append, locked, read, sync_folder
 
 __all__ = ["Charge", "Ledger", "LedgerSummary"]
+__public__ = ["Ledger"]
 
 
 @final

@@ -40,6 +40,7 @@ from sketchlearn.sketching.sketch import Sketch, require_same_columns
 from sketchlearn.version import __version__
 
 __all__ = ["PrivateSketch", "merge_disjoint", "release", "release_by_label"]
+__public__ = ["release", "release_by_label"]
 
 _MARGIN = Fraction(1) + Fraction(1, 2**30)
 

@@ -27,6 +27,7 @@ __all__ = [
     "require_modes",
     "sensitivity_steps",
 ]
+__public__ = ["PrivacyStatement"]
 
 COUNT_WEIGHT = 0.5
 """r of the joint count: the best trade between the count and the other numbers."""

@@ -37,6 +37,7 @@ from sketchlearn.rows.pieces import Piece, Spans
 from sketchlearn.rows.sources import Source, open_source, refuse_empty
 
 __all__ = ["Batches", "RowIndex", "open_rows"]
+__public__ = ["open_rows"]
 
 LONG_INPUT = 200_000
 """Rows from which a progress bar is shown on a terminal without being asked for."""

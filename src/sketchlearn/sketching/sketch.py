@@ -40,6 +40,7 @@ from sketchlearn.sketching.lineage import (
 from sketchlearn.sketching.pooling import AbstractPooling, get_pooling
 
 __all__ = ["Sketch", "require_same_columns", "sketch_rows"]
+__public__ = ["Sketch", "sketch_rows"]
 
 
 @final

@@ -1,7 +1,11 @@
 """What every implementation of an interface must do."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import (
@@ -10,6 +14,11 @@ from sketchlearn.features.base import (
     build_map,
 )
 from sketchlearn.features.description import decode_description
+from sketchlearn.meta.config import RunConfig
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.runs import build_run, train_run
+from sketchlearn.meta.steps import GradientSteps
+from sketchlearn.registry import find_builders
 
 
 def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None:
@@ -65,3 +74,45 @@ def _check_identity(feature_map):
     assert len(feature_map.fingerprint) == 64
     assert decode_description(description)["kind"] == feature_map.kind
     assert type(feature_map).__name__ in repr(feature_map)
+
+
+def check_task(config: RunConfig, datasets: list[MetaDataset], folder: Path) -> None:
+    """A task trains a module that is saved and built again, and resumes exactly."""
+    run = build_run(config, datasets)
+    batch = run.problem.draw(np.random.default_rng(0))
+    losses = [run.problem.loss(run.model, batch).detach() for _ in range(2)]
+    assert losses[0].shape == ()
+    assert np.isfinite(float(losses[0]))
+    assert losses[0] == losses[1]
+    with torch.no_grad():
+        figures = run.problem.validate(run.model.eval())
+    assert np.isfinite(figures["score"])
+    _check_step(build_run(config, datasets), config)
+    _check_resuming(config, datasets, folder)
+
+
+def _check_step(run, config):
+    """A step changes the weights."""
+    before = [weight.detach().clone() for weight in run.model.parameters()]
+    steps = GradientSteps(run.model, run.problem, config.train)
+    assert steps.step(np.random.default_rng(0), config.train.learning_rate) is not None
+    pairs = zip(before, run.model.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in pairs)
+
+
+def _check_resuming(config, datasets, folder):
+    """Two steps are two steps, with or without a pause; the outcome can be loaded."""
+    first = replace(config, train=replace(config.train, steps=1))
+    second = replace(config, train=replace(config.train, steps=2))
+    train_run(first, datasets, folder=folder)
+    resumed, whole = (
+        train_run(second, datasets, folder=where) for where in (folder, None)
+    )
+    assert [record["step"] for record in resumed.result.history] == [0, 1, 2]
+    losses = [done.result.history[-1]["loss"] for done in (resumed, whole)]
+    assert losses[0] == losses[1]
+    weights, same = (done.model.to_weights(done.card) for done in (resumed, whole))
+    assert weights.tensors.keys() == same.tensors.keys()
+    for name, tensor in weights.tensors.items():
+        assert np.array_equal(tensor, same.tensors[name])
+    assert find_builders()[weights.kind].from_weights(weights) is not None

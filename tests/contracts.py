@@ -1,15 +1,23 @@
 """What every implementation of an interface must do."""
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import BLOCK_ROWS
 from sketchlearn.features.build import build_map
 from sketchlearn.features.description import decode_description
+from sketchlearn.meta.config import RunConfig
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.runs import build_run, train_run
+from sketchlearn.meta.steps import GradientSteps
+from sketchlearn.registry import find_builders
 from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
@@ -94,3 +102,45 @@ def _check_sketch(feature_map, rows):
     assert np.array_equal(twin(rows), feature_map(rows))
     assert again == whole
     assert again.with_map(twin) == whole
+
+
+def check_task(config: RunConfig, datasets: list[MetaDataset], folder: Path) -> None:
+    """A task trains a module that is saved and built again, and resumes exactly."""
+    run = build_run(config, datasets)
+    batch = run.problem.draw(np.random.default_rng(0))
+    losses = [run.problem.loss(run.model, batch).detach() for _ in range(2)]
+    assert losses[0].shape == ()
+    assert np.isfinite(float(losses[0]))
+    assert losses[0] == losses[1]
+    with torch.no_grad():
+        figures = run.problem.validate(run.model.eval())
+    assert np.isfinite(figures["score"])
+    _check_step(build_run(config, datasets), config)
+    _check_resuming(config, datasets, folder)
+
+
+def _check_step(run, config):
+    """A step changes the weights."""
+    before = [weight.detach().clone() for weight in run.model.parameters()]
+    steps = GradientSteps(run.model, run.problem, config.train)
+    assert steps.step(np.random.default_rng(0), config.train.learning_rate) is not None
+    pairs = zip(before, run.model.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in pairs)
+
+
+def _check_resuming(config, datasets, folder):
+    """Two steps are two steps, with or without a pause; the outcome can be loaded."""
+    first = replace(config, train=replace(config.train, steps=1))
+    second = replace(config, train=replace(config.train, steps=2))
+    train_run(first, datasets, folder=folder)
+    resumed, whole = (
+        train_run(second, datasets, folder=where) for where in (folder, None)
+    )
+    assert [record["step"] for record in resumed.result.history] == [0, 1, 2]
+    losses = [done.result.history[-1]["loss"] for done in (resumed, whole)]
+    assert losses[0] == losses[1]
+    weights, same = (done.model.to_weights(done.card) for done in (resumed, whole))
+    assert weights.tensors.keys() == same.tensors.keys()
+    for name, tensor in weights.tensors.items():
+        assert np.array_equal(tensor, same.tensors[name])
+    assert find_builders()[weights.kind].from_weights(weights) is not None

@@ -14,7 +14,13 @@ from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
 from sketchlearn.files import weights as weights_module
 from sketchlearn.files.weights import Weights, packaged_weights
-from sketchlearn.registry import add_model, list_models, load_card, load_model
+from sketchlearn.registry import (
+    add_model,
+    find_builders,
+    list_models,
+    load_card,
+    load_model,
+)
 from sketchlearn.sqnet import SQNet, SQNetSpec
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3))
@@ -157,6 +163,11 @@ def test_the_models_of_this_release_are_what_their_index_says():
         assert weights.kind == model.kind
         assert load_model(model.name) is not None
         assert load_card(model.name)
+
+
+def test_every_class_that_declares_a_kind_of_weights_is_built_from_shipped_ones():
+    built = {model.kind: type(load_model(model.name)) for model in list_models()}
+    assert built == find_builders()
 
 
 def test_the_shipped_prior_says_how_it_was_made_and_where_it_ends():

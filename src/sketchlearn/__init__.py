@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchlearn.version import __version__ as __version__
 
+# Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
@@ -131,6 +132,7 @@ __all__ = [
     "save",
     "sketch_rows",
 ]
+# End of the public names.
 
 
 def __getattr__(name: str) -> Any:

@@ -34,6 +34,7 @@ __all__ = [
     "load_card",
     "load_model",
 ]
+__public__ = ["list_models", "load_model"]
 
 
 def list_models() -> list[ModelInfo]:

@@ -43,6 +43,7 @@ from sketchlearn.networks.forward import (
 from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Output", "SQNet", "SQNetSpec"]
+__public__ = ["SQNet", "SQNetSpec"]
 
 Output = Literal["vector", "symmetric"]
 

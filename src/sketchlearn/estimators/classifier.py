@@ -56,6 +56,7 @@ from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
+__public__ = ["CompressiveClassifier"]
 
 _FEWEST_ROWS = 5
 """Rows a component must have on average, and as many as features if "full"."""

@@ -52,6 +52,7 @@ from sketchlearn.rows.kinds import kind_of
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveKMeans", "SelectionOfK"]
+__public__ = ["CompressiveKMeans"]
 
 _DIRECTIONS, _MOST_DIRECTIONS = 14, 64
 """Directions that cells have where there are few clusters, and at most: the centres of

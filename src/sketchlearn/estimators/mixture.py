@@ -51,6 +51,7 @@ __all__ = [
     "CovarianceType",
     "plan_cells",
 ]
+__public__ = ["CompressiveGaussianMixture"]
 
 CovarianceType = Literal["diag", "full"]
 

@@ -45,6 +45,7 @@ from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
+__public__ = ["CompressivePCA"]
 
 
 @final

@@ -47,6 +47,7 @@ from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveRidge"]
+__public__ = ["CompressiveRidge"]
 
 
 @final

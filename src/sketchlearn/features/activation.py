@@ -35,6 +35,7 @@ from sketchlearn.features.sinusoids import (
 )
 
 __all__ = ["Activation", "ActivationFeatures"]
+__public__ = ["ActivationFeatures"]
 
 Activation = Literal["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
 

@@ -37,6 +37,7 @@ from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
 
 __all__ = ["AbstractFeatureMap", "require_in_range", "sum_features"]
+__public__ = ["AbstractFeatureMap"]
 
 _First = TypeVar("_First", bound="AbstractFeatureMap")
 _Second = TypeVar("_Second", bound="AbstractFeatureMap")

@@ -36,6 +36,7 @@ from sketchlearn.features.projection import Projection, require_directions
 from sketchlearn.features.scaling import Origin, Scaling
 
 __all__ = ["FARTHEST", "CellFeatures"]
+__public__ = ["CellFeatures"]
 
 _ANCHOR_BITS = 22
 """Anchors are whole numbers of this many bits."""

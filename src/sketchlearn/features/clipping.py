@@ -26,6 +26,7 @@ from sketchlearn.features.fields import NUMBER, TABLE, Field
 from sketchlearn.features.parts import Clip, Part
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
+__public__ = ["clipped"]
 
 _NORM_BITS = 26
 """Norms are at most ``2**26`` steps, so that their squares are exact in float64."""

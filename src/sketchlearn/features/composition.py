@@ -22,6 +22,7 @@ from sketchlearn.features.fields import TABLES, Field
 from sketchlearn.features.parts import Part
 
 __all__ = ["ConcatenatedFeatures"]
+__public__ = ["ConcatenatedFeatures"]
 
 
 @final

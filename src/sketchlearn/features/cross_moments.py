@@ -43,6 +43,7 @@ from sketchlearn.features.moments import (
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["CrossMomentFeatures", "omega_bits", "random_groups", "with_units"]
+__public__ = ["CrossMomentFeatures"]
 
 _WEIGHT_BITS = 12
 """Weights of rows of Ω go down to ``2**-12``."""

@@ -29,6 +29,7 @@ from sketchlearn.features.sinusoids import (
 )
 
 __all__ = ["FourierFeatures"]
+__public__ = ["FourierFeatures"]
 
 
 @final

@@ -31,6 +31,7 @@ from sketchlearn.features.sinusoids import (
 )
 
 __all__ = ["HarmonicFeatures"]
+__public__ = ["HarmonicFeatures"]
 
 
 @final

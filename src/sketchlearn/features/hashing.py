@@ -30,6 +30,7 @@ from sketchlearn.features.fields import NUMBER, SEED, SIZE, Field
 from sketchlearn.features.lattice import RowLattice
 
 __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
+__public__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 
 
 _LARGEST = float(np.finfo(np.float64).max)

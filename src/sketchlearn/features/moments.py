@@ -50,6 +50,7 @@ __all__ = [
     "moment_norm",
     "require_numbers",
 ]
+__public__ = ["MomentFeatures"]
 
 MomentOrder = Literal["mean", "variance", "covariance"]
 

@@ -49,6 +49,7 @@ __all__ = [
     "lower_products",
     "network_digest",
 ]
+__public__ = ["NetworkFeatures"]
 
 Inputs = Literal["rows", "outer"]
 

@@ -25,6 +25,7 @@ from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["NystromFeatures"]
+__public__ = ["NystromFeatures"]
 
 _KERNEL_BITS = 22
 """Values of the kernel are rounded to ``2**-22``."""

@@ -32,6 +32,7 @@ from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["QuadraticFeatures", "QuadraticLaw"]
+__public__ = ["QuadraticFeatures"]
 
 QuadraticLaw = Literal["gaussian", "chi", "unit"]
 

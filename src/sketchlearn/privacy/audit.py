@@ -37,6 +37,7 @@ __all__ = [
     "audit_installation",
     "released_totals",
 ]
+__public__ = ["AuditReport", "audit"]
 
 Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
 """``releaser(rows, n)``: n releases of these rows, one per row of the result."""

@@ -25,6 +25,7 @@ from sketchlearn.sketching.lineage import MAX_LINEAGE
 from sketchlearn.sketching.sketch import require_same_columns
 
 __all__ = ["PrivateSketch", "merge_disjoint"]
+__public__ = ["PrivateSketch", "merge_disjoint"]
 
 
 @final

@@ -24,6 +24,7 @@ __all__ = [
     "laplace_std",
     "sensitivity_steps",
 ]
+__public__ = ["PrivacyStatement"]
 
 COUNT_WEIGHT = 0.5
 """r of the joint count: the best trade between the count and the other numbers."""

@@ -11,6 +11,7 @@ from sketchlearn.rows.columns import Columns, check_columns, check_encodings
 from sketchlearn.rows.sources import open_source
 
 __all__ = ["open_rows"]
+__public__ = ["open_rows"]
 
 
 def open_rows(

@@ -39,6 +39,7 @@ from sketchlearn.sketching.lineage import (
 from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Sketch", "require_same_columns"]
+__public__ = ["Sketch"]
 
 
 @final

@@ -14,6 +14,7 @@ from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["sketch_rows"]
+__public__ = ["sketch_rows"]
 
 
 def sketch_rows(

@@ -31,6 +31,7 @@ from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.formats.base import all_formats
 
 __all__ = ["dumps", "load", "loads", "save"]
+__public__ = ["dumps", "load", "loads", "save"]
 
 
 def save(

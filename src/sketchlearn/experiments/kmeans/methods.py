@@ -75,7 +75,7 @@ class ClusterMethod:
     name: str
     """What the command line calls it."""
 
-    centres: Callable[[Rows, int, int], NDArray[np.float64]]
+    centers: Callable[[Rows, int, int], NDArray[np.float64]]
     """Sketches rows with a size and a seed, and decodes k centres."""
 
     is_slow: bool
@@ -90,7 +90,7 @@ def kmeans_method(name: str) -> ClusterMethod:
 
     Examples
     --------
-    >>> kmeans_method("mean").centres(np.array([[0.0], [1.0]]), 100, 0)
+    >>> kmeans_method("mean").centers(np.array([[0.0], [1.0]]), 100, 0)
     array([[0.5]])
     """
     searches: dict[str, Callable[[Rows, int, int], NDArray[np.float64]]] = {

@@ -130,7 +130,7 @@ class _AbstractSession(ABC):
         self.bounds = centre - 1, centre + 1
 
     @abstractmethod
-    def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
+    def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         """Decoded from one release, or without noise."""
 
     @final
@@ -149,7 +149,7 @@ class _AbstractSession(ABC):
             # DELTA is more than a tenth of one over the rows: said above.
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return self.data.ratio(self.centres(epsilon, seed).clip(*self.bounds))
+            return self.data.ratio(self.centers(epsilon, seed).clip(*self.bounds))
 
 
 @final
@@ -167,7 +167,7 @@ class _Rounds(_AbstractSession):
         self.first = self._sketch(self.search.plan(data.n_features))
 
     @override
-    def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
+    def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         last = _release(self.first, epsilon, 2 * seed, n_rounds=self.rounds)
         if self.rounds == 2:
             plan = self.search.plan(self.data.n_features, first=last)
@@ -200,7 +200,7 @@ class _Descent(_AbstractSession):
         self.decoder = ckm.decoder(N_CLUSTERS)
 
     @override
-    def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
+    def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         released = _release(self.sketch, epsilon, seed, n_rounds=1)
         return self.decoder.decode(released).params.centres
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.arithmetic.exact import Int128Array
-from sketchlearn.experiments.kmeans_sets import N_CLUSTERS, load_cluster_sets
-from sketchlearn.experiments.pca_sets import Estimate, load_sets
+from sketchlearn.experiments.kmeans.sets import N_CLUSTERS, load_cluster_sets
+from sketchlearn.experiments.pca.sets import Estimate, load_sets
 from sketchlearn.features.network import NetworkFeatures, lower_products
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.registry import load_model

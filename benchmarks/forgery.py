@@ -42,7 +42,6 @@ def make_maps():
     maps = [
         sl.FourierFeatures(3, 8, scaling=scaling),
         sl.HarmonicFeatures(3, 12),
-        sl.SubspaceFourierFeatures(places["basis"], 4, centre=places["centre"]),
         sl.ActivationFeatures(rng.normal(size=(3, 4)), activation="tanh"),
         sl.MomentFeatures(3, scaling=scaling),
         sl.CrossMomentFeatures(3, 1, kept=[0, 2], targets=[2], importance=[1, 0.5]),
@@ -56,9 +55,9 @@ def make_maps():
         sl.CellFeatures([[0.0, 1.0], [1.0, 0.0]], **places, n_crossed=2),
         sl.NetworkFeatures(net, initial_tensors(net)),
     ]
-    parts = [maps[0], maps[4], maps[3]]
+    parts = [maps[0], maps[3], maps[2]]
     maps += [sl.ConcatenatedFeatures(parts), sl.clipped(maps[0], norm_bound=1.5)]
-    maps.append(sl.clipped(sl.ConcatenatedFeatures([maps[0], maps[8]]), norm_bound=1.0))
+    maps.append(sl.clipped(sl.ConcatenatedFeatures([maps[0], maps[7]]), norm_bound=1.0))
     assert {phi.kind for phi in maps} == set(KINDS), "a kind of map is not fuzzed"
     return maps
 

@@ -37,9 +37,9 @@ from sketchlearn.decoders.baselines.cl_ompr import CLOMPRDecoder
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
-from sketchlearn.experiments.kmeans_methods import fourier_plan
-from sketchlearn.experiments.kmeans_sets import inertia
-from sketchlearn.experiments.kmeans_timing import gaussian_clusters
+from sketchlearn.experiments.kmeans.methods import fourier_plan
+from sketchlearn.experiments.kmeans.sets import inertia
+from sketchlearn.experiments.kmeans.timing import gaussian_clusters
 from sketchlearn.sketching.sketch import sketch_rows
 
 SIZES = (1000, 2000, 5000)

@@ -11,13 +11,13 @@ usage: python3 dev.py run benchmarks/pca.py [--data ../shared] [--seeds N]
 import argparse
 from pathlib import Path
 
-from sketchlearn.experiments.pca import (
+from sketchlearn.experiments.pca.comparison import (
     dataset_table,
     evaluate_methods,
     summary_tables,
 )
-from sketchlearn.experiments.pca_methods import pca_method
-from sketchlearn.experiments.pca_sets import load_sets, printed_errors
+from sketchlearn.experiments.pca.methods import pca_method
+from sketchlearn.experiments.pca.sets import load_sets, printed_errors
 
 SIZES = (100, 500, 1000, 2000)
 

@@ -1,7 +1,7 @@
 """PCA from private sketches: log relative error against epsilon and sketch size.
 
 What is measured, and what of it is public, is told in
-``sketchlearn.experiments.pca_privacy``.
+``sketchlearn.experiments.pca.privacy``.
 
 usage: python3 dev.py run benchmarks/privacy.py [--data ../shared] [--plot privacy.png]
 """
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchlearn.experiments.pca_figures import draw_privacy
-from sketchlearn.experiments.pca_privacy import (
-    EPSILONS,
+from sketchlearn.experiments.pca.figures import draw_privacy
+from sketchlearn.experiments.pca.privacy import (
     FULL,
     PUBLIC,
     measure_privacy,
 )
+from sketchlearn.experiments.protocol import EPSILONS
 from sketchlearn.report import format_table
 
 

@@ -11,12 +11,12 @@ import torch
 import sketchlearn as sl
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
+from sketchlearn.meta.episodes import AbstractRowTask, EpisodeConfig, RowProblem
 from sketchlearn.meta.sqnet import TrainableSQNet
-from sketchlearn.meta.tasks import AbstractTask, EpisodeConfig, RowProblem
 from sketchlearn.meta.trainer import train
 
 
-class MedianTask(AbstractTask):
+class MedianTask(AbstractRowTask):
     """Median of each column, judged by its mean absolute error."""
 
     def target(self, rows):

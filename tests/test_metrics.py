@@ -9,6 +9,7 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.metrics import (
     generalization_bound,
     log_relative_error,
+    pca_log_relative_error,
     pca_reconstruction_error,
     ridge_log_relative_error,
     ridge_mean_squared_error,
@@ -47,6 +48,19 @@ def test_exact_components_have_the_smallest_error():
     for _ in range(20):
         other = np.linalg.qr(rng.normal(size=(5, 5)))[0].T
         assert pca_reconstruction_error(moment, other, 5) >= best
+
+
+def test_the_error_of_components_is_a_log_ratio_of_reconstruction_errors():
+    """R = diag(3, 1): exact components err 1 then 0, swapped ones 3 then 0.
+
+    The trapezoid rule over (1, 0) and (3, 0) gives a ratio of 3, however many zeros of
+    padding follow.
+    """
+    moment, exact = np.diag([3.0, 1.0]), np.eye(2)
+    for n_dimensions in (2, 196):
+        assert pca_log_relative_error(moment, exact, n_dimensions) == 0
+        swapped = pca_log_relative_error(moment, exact[::-1], n_dimensions)
+        assert np.isclose(swapped, np.log(3))
 
 
 def test_log_relative_error_of_equals_is_zero():

@@ -123,7 +123,7 @@ print("fitted")
 
 @pytest.mark.parametrize(
     "module",
-    ["cli", "demo", "experiments.selection", "meta.config", "meta.datasets", "sqnet"],
+    ["cli", "demo", "experiments.protocol", "meta.config", "meta.datasets", "sqnet"],
 )
 def test_what_does_not_train_is_imported(module):
     output(f"import sketchlearn.{module}")
@@ -132,8 +132,8 @@ def test_what_does_not_train_is_imported(module):
 @pytest.mark.parametrize(
     "module",
     [
-        "experiments.kmeans_reproduction",
-        "experiments.pca_reproduction",
+        "experiments.kmeans.reproduction",
+        "experiments.pca.reproduction",
     ],
 )
 def test_the_experiments_are_imported(module):

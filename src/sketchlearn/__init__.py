@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sketchlearn.estimators.ridge import CompressiveRidge
     from sketchlearn.features.activation import ActivationFeatures
     from sketchlearn.features.base import AbstractFeatureMap
+    from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from sketchlearn.features.network import NetworkFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
-    from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
@@ -48,7 +48,7 @@ _HOMES = {
     "ActivationFeatures": "features.activation",
     "AuditReport": "privacy.audit",
     "BloomFeatures": "features.hashing",
-    "CellFeatures": "features.subspace",
+    "CellFeatures": "features.cells",
     "CompressiveClassifier": "estimators.classifier",
     "CompressiveGaussianMixture": "estimators.mixture",
     "CompressiveKMeans": "estimators.kmeans",
@@ -71,7 +71,6 @@ _HOMES = {
     "SQNetSpec": "sqnet",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
-    "SubspaceFourierFeatures": "features.subspace",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "dumps": "storage.sketches",
@@ -115,7 +114,6 @@ __all__ = [
     "SQNetSpec",
     "Scaling",
     "Sketch",
-    "SubspaceFourierFeatures",
     "audit",
     "clipped",
     "dumps",

@@ -15,7 +15,9 @@ from sketchlearn.errors import FeatureMapError
 
 __all__ = [
     "generalization_bound",
+    "leading_components",
     "log_relative_error",
+    "pca_log_relative_error",
     "pca_reconstruction_error",
     "ridge_log_relative_error",
     "ridge_mean_squared_error",
@@ -55,6 +57,43 @@ def pca_reconstruction_error(
     )
     errors = np.trace(second_moment) - np.cumsum(captured)
     return float(np.trapezoid(errors) / n_dimensions)
+
+
+def pca_log_relative_error(
+    second_moment: NDArray[np.float64],
+    components: NDArray[np.float64],
+    n_dimensions: int = 196,
+) -> float:
+    r"""Log ratio of the error of components to the error of exact ones.
+
+    Parameters as in :func:`pca_reconstruction_error` (paper, eq.
+    comp-pca-lre-eval-metric).
+
+    Examples
+    --------
+    >>> moment = np.diag([3.0, 1.0])
+    >>> pca_log_relative_error(moment, np.eye(2))
+    0.0
+    >>> round(np.exp(pca_log_relative_error(moment, np.eye(2)[::-1])), 3)
+    np.float64(3.0)
+    """
+    error, least = (
+        pca_reconstruction_error(second_moment, basis, n_dimensions)
+        for basis in (components, leading_components(second_moment))
+    )
+    return log_relative_error(error, least)
+
+
+def leading_components(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """All eigenvectors of a symmetric matrix as rows, the largest eigenvalue first.
+
+    Examples
+    --------
+    >>> abs(leading_components(np.diag([1.0, 3.0])))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    return np.linalg.eigh(moment)[1][:, ::-1].T
 
 
 def ridge_mean_squared_error(

@@ -96,14 +96,6 @@ def large(version):
             n_crossed=300,
             **planned,
         ),
-        "subspace-fourier": drawn(
-            "subspace-fourier",
-            basis=array(300, 9),
-            centre=array(300),
-            sketch_size=1200,
-            seed=0,
-            **planned,
-        ),
     }
 
 

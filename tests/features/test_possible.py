@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import sketchlearn as sl
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapMismatch, RemovalError
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
-from sketchlearn.features.subspace import CellFeatures
 
 D = 3
 BASIS = np.eye(D)[:, :2]

@@ -1,10 +1,6 @@
 """A collection is read lazily, standardised by column and split by whole datasets."""
 
-import gzip
-import hashlib
-import io
 import json
-import urllib.error
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.meta import datasets as module
 from sketchlearn.meta.datasets import (
     MetaDataset,
-    fetch_suite,
     load_folder,
     split_datasets,
 )
@@ -128,93 +122,3 @@ def test_a_split_holds_out_whole_datasets():
 def test_a_split_that_makes_no_sense_is_refused(held_out):
     with pytest.raises(RowsError, match="cannot hold out"):
         split_datasets([MetaDataset.from_arrays(n, [[0]]) for n in "ab"], held_out)
-
-
-ARFF = b"""@RELATION tiny
-@ATTRIBUTE size NUMERIC
-@ATTRIBUTE empty NUMERIC
-@ATTRIBUTE colour {red, blue}
-@ATTRIBUTE class {yes, no}
-@DATA
-1,?,blue,yes
-?,?,red,no
-4,?,red,no
-"""
-
-STUDY = {"study": {"id": "99", "alias": "tiny-suite", "data": {"data_id": ["61"]}}}
-
-DESCRIPTION = {
-    "data_set_description": {
-        "id": "61", "name": "tiny", "version": "1", "format": "ARFF",
-        "url": "https://www.openml.org/data/v1/download/5/tiny.arff", "file_id": "5",
-        "default_target_attribute": "class", "status": "active",
-        "description": "by hand", "md5_checksum": hashlib.md5(ARFF).hexdigest(),
-    }
-}  # fmt: skip
-
-COLUMNS = [("size", "numeric"), ("empty", "numeric"), ("colour", "nominal"),
-           ("class", "nominal")]  # fmt: skip
-FEATURES = {
-    "data_features": {
-        "feature": [
-            {
-                "index": str(index), "name": name, "data_type": kind,
-                "is_target": str(name == "class").lower(), "is_ignore": "false",
-                "is_row_identifier": "false", "number_of_missing_values": "0",
-            }
-            for index, (name, kind) in enumerate(COLUMNS)
-        ]
-    }
-}  # fmt: skip
-QUALITIES = {
-    "data_qualities": {"quality": [{"name": "NumberOfInstances", "value": "3.0"}]}
-}
-
-
-class Response(io.BytesIO):
-    """What urlopen gives back."""
-
-    def __init__(self, data, packed):
-        super().__init__(gzip.compress(data) if packed else data)
-        self.headers = {"Content-Encoding": "gzip"} if packed else {}
-
-    def info(self):
-        return self.headers
-
-
-def answer(request, *args, **options):
-    address = getattr(request, "full_url", request)
-    texts = {
-        "json/study/": STUDY,
-        "data/features/": FEATURES,
-        "data/qualities/": QUALITIES,
-        "json/data/61": DESCRIPTION,
-    }
-    for part, content in texts.items():
-        if part in address:
-            return Response(json.dumps(content).encode(), packed="study" not in part)
-    assert "tiny.arff" in address, address
-    return Response(ARFF, packed=True)
-
-
-@pytest.fixture
-def recorded(monkeypatch):
-    monkeypatch.setattr("sklearn.datasets._openml.urlopen", answer)
-    monkeypatch.setattr(module.urllib.request, "urlopen", answer)
-
-
-@pytest.mark.parametrize("suite", [99, [61]])
-def test_a_suite_is_fetched_by_number(suite, recorded, tmp_path):
-    (tiny,) = fetch_suite(suite, data_home=tmp_path)
-    assert (tiny.name, tiny.real) == ("tiny", True)
-    assert tiny.rows.tolist() == [[1, 1], [2.5, 0], [4, 0]]  # the gap is the median
-    assert tiny.labels.tolist() == [1, 0, 0]
-
-
-def test_a_suite_that_cannot_be_read_is_an_error_that_helps(monkeypatch):
-    def unreachable(address, timeout):
-        raise urllib.error.URLError("no network")
-
-    monkeypatch.setattr(module.urllib.request, "urlopen", unreachable)
-    with pytest.raises(RowsError, match="OpenML suite 99 .*no network"):
-        fetch_suite(99)

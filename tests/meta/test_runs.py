@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from sketchlearn.cli import main
 from sketchlearn.errors import ConfigError
 from sketchlearn.files.weights import load_weights
-from sketchlearn.meta import tasks
 from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.meta.runs import build_run, train_run
+from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.sqnet import SQNet
 
 TEXT = """
-task = "second-moment-from-rows"
+task = "second-moment"
 [data]
 held_out = ["d"]
 [model]
@@ -32,8 +32,6 @@ sketch_size = 4
 [cpu.problem]
 n_features = 3
 episodes = 2
-min_rows = 8
-max_rows = 16
 [cpu.train]
 steps = 6
 validate_every = 2
@@ -89,16 +87,16 @@ def test_the_command_writes_weights_with_their_card(folder):
 def test_an_interrupted_command_is_resumed_to_the_same_weights(folder, monkeypatch):
     assert run(*ARGUMENTS).exit_code == 0
     whole = load_weights("pca.safetensors").tensors
-    loss = tasks.RowProblem.loss
+    draw = PaddedMomentProblem.draw
     calls = []
 
-    def interrupted(self, model, batch):
+    def interrupted(self, rng):
         calls.append(1)
         if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGINT)
-        return loss(self, model, batch)
+        return draw(self, rng)
 
-    monkeypatch.setattr(tasks.RowProblem, "loss", interrupted)
+    monkeypatch.setattr(PaddedMomentProblem, "draw", interrupted)
     again = ("pca.toml", "--data", ".", "-o", "again.safetensors")
     stopped = run(*again)
     assert stopped.exit_code == 130
@@ -133,8 +131,8 @@ def test_an_existing_output_and_a_wrong_configuration_are_refused(folder):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("second-moment-from-rows", "k-medians", "no task 'k-medians'; the tasks are"),
-        ("n_features = 3", "n_features = 3\npad = false", "set pad = true"),
+        ("second-moment", "k-medians", "no task 'k-medians'; the tasks are"),
+        ("n_features = 3", "n_features = 3\npad = false", "unknown key 'pad'"),
         ("held_out =", "hold_out =", "unknown key 'hold_out' in .data."),
         ("n_features = 3", "features = 3", "unknown key 'features' in .problem."),
     ],

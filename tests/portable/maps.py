@@ -13,6 +13,7 @@ import numpy as np
 from portable.reference import word
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
@@ -26,7 +27,6 @@ from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 from sketchlearn.networks.forward import NetworkSpec
 
 __all__ = ["MAPS", "NAMES", "Case", "exact_rows", "feature_map", "golden_rows"]
@@ -310,14 +310,6 @@ MAPS: dict[str, Case] = {
         2**52,
         1.0,
         300,
-    ),
-    "subspace-fourier": Case(
-        lambda: SubspaceFourierFeatures(
-            exact_rows(6, 2, 61, 2.0), 20, centre=exact_values(6, 62, 0.5), seed=4
-        ),
-        22,
-        2**52,
-        4.0,
     ),
     **{
         f"activation-{name}": _activation(name)

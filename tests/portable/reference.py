@@ -208,12 +208,6 @@ def fourier(phi, row):
     return waves(q, frequencies, fine + 16, getattr(phi, "octaves", 1))
 
 
-def subspace_fourier(phi, row):
-    centre = steps(plain(phi.centre), 22)
-    q = [a - b for a, b in zip(steps(scaled(phi, row), 22), centre, strict=True)]
-    return waves(q, whole(phi.weights()["waves"]), 42)
-
-
 def turns(phi):
     """The matrix of an activation map in steps of 2**-22 turns."""
     unit = 2**22 / (2 * mp.pi)
@@ -437,7 +431,7 @@ def share(point: int) -> float:
 def concatenated(phi, row):
     return [
         value << (phi.frac_bits - part.frac_bits)
-        for part in phi.parts
+        for part in phi.members
         for value in features(part, row)
     ]
 
@@ -445,7 +439,6 @@ def concatenated(phi, row):
 _KINDS = {
     "fourier": fourier,
     "harmonics": fourier,
-    "subspace-fourier": subspace_fourier,
     "activation": activation,
     "nystrom": nystrom,
     "quadratic": quadratic,

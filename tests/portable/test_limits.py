@@ -13,13 +13,13 @@ from portable.reference import norm_squared
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.networks.forward import NetworkSpec
 
 SATURATED = [41, 93, 111, 260, 1000, 4096]
@@ -117,7 +117,7 @@ def test_bounds_of_cells_are_products_and_not_powers():
 
 def test_the_bound_of_concatenated_maps_is_summed_in_order():
     phi = feature_map("concatenated-three")
-    a, b, c = (part.norm_bound for part in phi.parts)
+    a, b, c = (part.norm_bound for part in phi.members)
     a, b = a / c, b / c  # c is the largest
     assert phi.norm_bound == c * math.sqrt(a * a + b * b + 1.0) * (1 + 2.0**-40)
 

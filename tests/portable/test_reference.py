@@ -38,7 +38,7 @@ PLAIN = [name for name in NAMES if name not in CLIPPED]
 WAVES = [
     name
     for name in PLAIN
-    if feature_map(name).kind in ("fourier", "harmonics", "subspace-fourier")
+    if feature_map(name).kind in ("fourier", "harmonics")
     or name in ("activation-fourier", "activation-cos", "activation-sin")
 ]
 WAVES.remove("fourier-uneven")  # its scaling rounds
@@ -73,8 +73,6 @@ def whole_frequencies(phi):
     if phi.kind == "activation":
         return reference.turns(phi), 40, [0] * phi.n_features
     waves = reference.whole(phi.weights()["waves"])
-    if phi.kind == "subspace-fourier":
-        return waves, 42, reference.steps(phi.centre.tolist(), 22)
     fine = 16 + reference.ceil_log2(phi.n_features) // 2
     return waves, fine + 16, [0] * phi.n_features
 
@@ -256,20 +254,6 @@ def test_frequencies_are_the_rounded_draws_of_their_law(law, scale):
         [reference.nearest(w * reference.real(unit) / (2 * mp.pi)) for w in line]
         for line in reference.frequencies(6, 20, law, 9)
     ]
-    assert reference.whole(phi.weights()["waves"]) == expected
-
-
-def test_frequencies_in_a_subspace_are_lifted_and_rounded_once():
-    phi, stream = feature_map("subspace-fourier"), Stream(4)
-    radii = [Fraction(1, 5) + Fraction(33, 10) * u for u in stream.uniform(10)]
-    waves = [
-        [w * reference.real(r) for w, r in zip(line, radii, strict=True)]
-        for line in stream.directions(2, 10)
-    ]
-    basis = [[reference.real(b) for b in line] for line in phi.basis.tolist()]
-    lifted = [reference.times(line, waves) for line in basis]
-    turn = 2**20 / (2 * mp.pi)
-    expected = [[reference.nearest(w * turn) for w in line] for line in lifted]
     assert reference.whole(phi.weights()["waves"]) == expected
 
 

@@ -74,7 +74,7 @@ def train(
         click.echo(f"interrupted after {steps} steps; go on with --resume.", err=True)
         sys.exit(130)
     weights = done.model.to_weights({**done.card, "preset": preset})
-    lazy("weights").save_weights(weights, output)
+    lazy("files.weights").save_weights(weights, output)
     names = ("stopped", "steps", "seconds", "best_step", "best_score", "skipped")
     shown = {name: getattr(done.result, name) for name in names}
     show({"file": output, **shown}, as_json)

@@ -22,7 +22,6 @@ from sketchlearn.decoders.clusters.resolution import (
     noise_share,
     wide_features,
 )
-from sketchlearn.decoders.density.decoder import plain_parts
 from sketchlearn.decoders.density.prior import planned_range
 from sketchlearn.decoders.moments.low_rank import (
     Moments,
@@ -49,11 +48,11 @@ from sketchlearn.estimators.inputs import (
     warn_of_late,
 )
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.scaling import Origin, Scaling
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.plans.moments import plan_second_moments
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
@@ -105,11 +104,8 @@ class SecondRound:
         self.part: MomentFeatures | CrossMomentFeatures = part
         self.moments: Moments = NystromDecoder().decode(first).params
         self.first = first
-        self.waves = [
-            part
-            for part, _ in plain_parts(first.feature_map)
-            if isinstance(part, HarmonicFeatures)
-        ]
+        found = first.feature_map.find(HarmonicFeatures)
+        self.waves = [harmonics.feature_map for harmonics in found]
         taken = sum(wave.sketch_size for wave in self.waves)
         self.room = room - _counted(part) - taken
         low, high = planned_range(part.scaling, part.reach, part.n_features)
@@ -272,8 +268,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         cause = "a few rows lie far from all others"
         if part.origin == "declared" and not is_blurred:
             cause = "bounds are much wider than the rows"
-        plain = [inner for inner, _ in plain_parts(sketch.feature_map)]
-        has_cells = any(isinstance(inner, CellFeatures) for inner in plain)
+        has_cells = bool(sketch.feature_map.find(CellFeatures))
         last = "." if has_cells else ", or sketch two rounds (rounds=2)."
         warnings.warn(
             f"in feature {listed} {cause}: how the others lie is hardly seen, and the "

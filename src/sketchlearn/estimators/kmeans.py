@@ -22,7 +22,6 @@ from sketchlearn.decoders.clusters.inertia import bound_inertia
 from sketchlearn.decoders.density.decoder import (
     DensityDecoder,
     is_moments,
-    plain_parts,
     principal_directions,
 )
 from sketchlearn.decoders.density.mixture import Clusters, Density, find_clusters, lloyd
@@ -37,8 +36,8 @@ from sketchlearn.estimators.density import (
 )
 from sketchlearn.estimators.inputs import is_streamed, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -333,9 +332,10 @@ class CompressiveKMeans(
         if k == 1 or isinstance(sketch, PrivateSketch):
             return False  # a larger release would be a noisier one
         d = sketch.feature_map.n_features
-        parts = [part for part, _ in plain_parts(sketch.feature_map)]
-        cells = [len(part.anchors) for part in parts if isinstance(part, CellFeatures)]
-        waves = sum(p.sketch_size for p in parts if isinstance(p, HarmonicFeatures))
+        found = sketch.feature_map.find(CellFeatures)
+        cells = [len(part.feature_map.anchors) for part in found]
+        harmonics = sketch.feature_map.find(HarmonicFeatures)
+        waves = sum(part.feature_map.sketch_size for part in harmonics)
         advice = f"use sketch_size >= {CompressiveKMeans(k)._size(d, 2)}"
         enough = (k <= _MOST_COMPONENTS and waves >= _WAVES[0] * d * k) or is_moments(
             sketch.feature_map

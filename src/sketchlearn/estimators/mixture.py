@@ -30,7 +30,7 @@ from sketchlearn.estimators.density import (
 )
 from sketchlearn.estimators.inputs import varies
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
-from sketchlearn.features.subspace import FARTHEST, CellFeatures
+from sketchlearn.features.cells import FARTHEST, CellFeatures
 from sketchlearn.plans.cells import place_cells
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches

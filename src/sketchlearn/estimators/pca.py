@@ -12,13 +12,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.covariance import DENSE_FEATURES
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    feature_numbers,
-    second_moment_part,
+from sketchlearn.decoders.moments.components import principal_components
+from sketchlearn.decoders.moments.low_rank import feature_numbers, second_moment_part
+from sketchlearn.decoders.moments.verdicts import (
+    left_out_features,
+    require_directions,
+    unresolved_components,
 )
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, TooNoisy
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     require_sketch,
@@ -26,7 +27,6 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
 from sketchlearn.plans.moments import (
     moment_decoder,
     plan_second_moments,
@@ -37,13 +37,6 @@ from sketchlearn.rows.batches import Batches
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
-
-_FEW_DIRECTIONS = 8
-"""A full basis whose first components are not all known is warned of."""
-
-_LEFT_OUT = 0.25
-"""Share of the variance that may have no room: plans leave out up to a fifth of the
-features where that makes room for another direction of the others."""
 
 
 @final
@@ -133,17 +126,13 @@ class CompressivePCA(
         self._check_parameters()
         _require_components(self.n_components, n_features)
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
-        importance = None
-        if not self.standardize:  # weigh features by their spread, as PCA will
-            spread = 1 / scaling.factor
-            importance = np.maximum(spread / spread.max(), 2.0**-12)
         return plan_second_moments(
             n_features=n_features,
             sketch_size=self.sketch_size,
             scaling=scaling,
             reach=reach,
             rows=rows,
-            importance=importance,
+            by_spread=not self.standardize,
             seed=seed_of(self.random_state),
         )
 
@@ -166,14 +155,30 @@ class CompressivePCA(
         """
         self._check_parameters()
         require_sketch(sketch)
-        decoder = moment_decoder(self.decoder, sketch)
-        moments = decoder.decode(sketch).params
-        chosen = np.arange(len(moments.mean))
-        _warn_of_dropped(sketch, moments, self.standardize)
+        moments = whole = moment_decoder(self.decoder, sketch).decode(sketch).params
+        chosen = np.arange(len(whole.mean))
         if features is not None:
-            moments = moments.of_features(features)
+            moments = whole.of_features(features)
             chosen = feature_numbers("features", features, len(chosen))
-        self._decode(moments)
+        self._check_width(len(chosen))
+        require_directions(moments)
+        asked, standardize = self.n_components, self.standardize
+        found = principal_components(moments, asked, standardize=standardize)
+        part, _ = second_moment_part(sketch.feature_map)
+        for message in (
+            left_out_features(whole, part, standardize=standardize),
+            unresolved_components(moments, found, asked),
+        ):
+            if message:
+                warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self.mean_, self.scale_ = found.mean, found.scale
+        self.components_ = found.components
+        self.explained_variance_ = found.variances
+        self.explained_variance_ratio_ = found.ratio
+        self.singular_values_ = found.singular_values
+        self.noise_variance_ = found.noise_variance
+        self.n_components_ = len(found.components)
+        self.n_samples_seen_ = moments.count
         self._name_features(sketch, chosen)
         self._selected = features is not None
         self.sketch_ = sketch
@@ -201,73 +206,11 @@ class CompressivePCA(
             )
         require_decoder(self.decoder)
 
-    def _decode(self, moments: Moments) -> None:
-        d, asked = len(moments.mean), self.n_components
-        _require_components(asked, d)
-        if moments.noise is not None and not moments.n_directions:
-            raise TooNoisy(
-                "no direction of the rows stands out of the noise of this release: the "
-                "components would be noise. Release more rows, with a larger epsilon, "
-                "a smaller norm_bound or bounds closer to the rows."
-            )
-        variance = np.maximum(moments.structure.variances, 0.0)
-        scale = np.sqrt(variance) if self.standardize else np.ones_like(variance)
-        scale = np.where(scale > 0, scale, 1.0)
-        unbiased = moments.count / max(moments.count - 1, 1)
-        structure = moments.structure.scaled(np.sqrt(unbiased) / scale)
-        # Of many features, what a few factors say nothing of is not written out.
-        most = d if d <= DENSE_FEATURES else structure.n_factors
-        k = int(asked or 0) if _is_whole(asked) else most
-        values, vectors = structure.largest(k)
-        values, total = np.maximum(values, 0.0), float(structure.variances.sum())
-        ratio = values / total if total > 0 else np.zeros_like(values)
-        if isinstance(asked, float):
-            k = min(int(np.searchsorted(np.cumsum(ratio), asked)) + 1, k)
-        self._warn_of_unresolved(moments, k, float(ratio[:k].sum()))
-        self.mean_, self.scale_ = moments.mean, scale
-        self.components_ = _flip(vectors.T[:k])
-        self.explained_variance_ = values[:k]
-        self.explained_variance_ratio_ = ratio[:k]
-        self.singular_values_ = np.sqrt(values[:k] * max(moments.count - 1, 1))
-        left = max(total - float(values[:k].sum()), 0.0)
-        self.noise_variance_ = left / (d - k) if k < d else 0.0
-        self.n_components_ = k
-        self.n_samples_seen_ = moments.count
-
     @override
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit rows in memory, and give their coordinates on the components."""
         require_in_memory(X, "fit_transform")
         return super().fit_transform(X, y, **fit_params)
-
-    def _warn_of_unresolved(self, moments: Moments, k: int, kept: float) -> None:
-        """Say so where fewer components are known than are given, or given than asked.
-
-        A full basis of a compressed sketch is taken as it is, ordered and no more,
-        unless not even its first ones are known.
-        """
-        d, asked, seen = len(moments.mean), self.n_components, moments.n_directions
-        enough = min((k + 5) * d, d * (d + 1) // 2)
-        if moments.noise is not None and k > seen:
-            message = (
-                f"{seen} of {k} components stand out of the noise of this release; the "
-                "others are mostly noise. Ask for fewer (n_components), or release "
-                "more rows or with a larger epsilon."
-            )
-        elif k > seen and (_is_whole(asked) or seen < _FEW_DIRECTIONS):
-            message = (
-                f"the sketch saw {seen} directions of {d} features: components beyond "
-                f"that are not resolved. Use sketch_size >= {enough}."
-            )
-        elif k < d and (asked is None or (isinstance(asked, float) and kept < asked)):
-            message = (
-                f"the sketch saw {seen} directions of {d} features; they are given, "
-                f"{kept:.0%} of the variance. Say n_components=... for a number of "
-                f"components, and use sketch_size >= {enough} to resolve more."
-            )
-        else:
-            return
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Coordinates of rows on the components."""
@@ -290,29 +233,6 @@ class CompressivePCA(
         return int(self.n_components_)
 
 
-def _warn_of_dropped(
-    sketch: Sketch | PrivateSketch, moments: Moments, standardize: bool
-) -> None:
-    """Warn of features that vary and got no room."""
-    part, _ = second_moment_part(sketch.feature_map)
-    if not isinstance(part, CrossMomentFeatures) or isinstance(sketch, PrivateSketch):
-        return
-    variances = moments.structure.variances
-    weights = (variances > 0).astype(np.float64) if standardize else variances
-    left_out = np.setdiff1d(np.flatnonzero(variances > 0), part.kept)
-    share = weights[left_out].sum() / max(weights.sum(), 1e-300)
-    if share < _LEFT_OUT:
-        return
-    d = len(variances)
-    warnings.warn(
-        f"{len(left_out)} features, {share:.0%} of the variance, have no room in this "
-        "sketch: of them components know nothing but the variances. Use sketch_size "
-        f">= {min(5 * d, d * (d + 1) // 2)}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-
-
 def _is_whole(asked: Any) -> bool:
     return isinstance(asked, Integral) and not isinstance(asked, bool)
 
@@ -329,10 +249,3 @@ def _require_components(asked: Any, n_features: int | None) -> None:
         f"n_components={asked!r} must be None, a whole number from 1 to n_features"
         f"{known}, or a share of variance in (0, 1)."
     )
-
-
-def _flip(components: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make the largest entry of each component positive."""
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.sign(components[np.arange(len(components)), largest])
-    return components * np.where(signs == 0, 1.0, signs)[:, None]

@@ -14,17 +14,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.low_rank import (
-    feature_numbers,
-    second_moment_part,
+from sketchlearn.decoders.moments.low_rank import second_moment_part
+from sketchlearn.decoders.moments.regression import fit_regression, split_targets
+from sketchlearn.decoders.moments.verdicts import (
+    noisy_coefficients,
+    require_signal,
+    unseen_correlations,
 )
-from sketchlearn.decoders.moments.regression import Regression, fit_regression
-from sketchlearn.errors import (
-    ConvergenceWarning,
-    FeatureMapError,
-    RowsError,
-    TooNoisy,
-)
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import (
     AbstractSketchEstimator,
     require_sketch,
@@ -32,10 +29,8 @@ from sketchlearn.estimators.base import (
 )
 from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures
-from sketchlearn.features.scaling import Scaling
 from sketchlearn.plans.moments import (
-    MANY_COLUMNS,
+    beside_scaling,
     moment_decoder,
     plan_second_moments,
     require_decoder,
@@ -45,20 +40,6 @@ from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveRidge"]
-
-_DROWNED, _CLEAR = 0.5, 2.0
-"""Coefficients that explain so many times what they would explain of noise are noise,
-and clear of it. Measured on releases of meta-training data: those of 500 rows at
-epsilon 0.5 stay below the first, those of 20,000 rows at 1 exceed the second."""
-
-_NOISE_SHARE = 0.1
-"""Share of a target's variance that noise may take without a word."""
-
-_UNSEEN = 1 / 6
-"""Eigenvalue of what a sketch did not see that predictions stand. Measured on
-meta-training data: below it, 3 % of the explained variance are lost; beyond it 9 to
-40 %, the more the larger it is (and nearly all where the target needs what was not
-seen)."""
 
 
 @final
@@ -167,16 +148,11 @@ class CompressiveRidge(
         x, y = (None, None) if rows is None else np.split(rows, [n_features], axis=1)
         left, reach = plan_scaling(self.bounds, n_features, x)
         right, _ = plan_scaling(self.target_bounds, n_targets, y)
-        scaling = Scaling(
-            np.concatenate([left.shift, right.shift]),
-            np.concatenate([left.factor, right.factor]),
-            left.origin,
-        )
         return plan_second_moments(
             n_features=n_features + n_targets,
             n_targets=n_targets,
             sketch_size=self.sketch_size,
-            scaling=scaling,
+            scaling=beside_scaling(left, right),
             reach=reach,
             rows=rows,
             seed=seed_of(self.random_state),
@@ -207,15 +183,15 @@ class CompressiveRidge(
         require_sketch(sketch)
         decoder = moment_decoder(self.decoder, sketch, with_doubt=True)
         moments = decoder.decode(sketch).params
-        ys = self._targets_of(sketch, targets, len(moments.mean))
-        xs = np.setdiff1d(np.arange(len(moments.mean)), ys)
-        if not len(xs):
-            raise FeatureMapError("no feature is left beside the targets.")
+        part, _ = second_moment_part(sketch.feature_map)
+        xs, ys = split_targets(part, targets)
         found = fit_regression(
             moments, xs, ys, alpha=self.alpha, fit_intercept=self.fit_intercept
         )
-        _require_signal(found)
-        _warn_of_few_directions(found, sketch)
+        require_signal(found)
+        for message in (noisy_coefficients(found), unseen_correlations(found, part)):
+            if message:
+                warnings.warn(message, ConvergenceWarning, stacklevel=2)
         flat = len(ys) == 1
         self.coef_ = found.coef[0] if flat else found.coef
         self.intercept_ = float(found.intercept[0]) if flat else found.intercept
@@ -311,24 +287,6 @@ class CompressiveRidge(
         n_targets = rows.shape[1] - self.n_features_in_
         return self.plan(self.n_features_in_, n_targets=n_targets, rows=rows)
 
-    def _targets_of(
-        self,
-        sketch: Sketch | PrivateSketch,
-        targets: Sequence[int] | None,
-        n_features: int,
-    ) -> NDArray[np.int64]:
-        part, _ = second_moment_part(sketch.feature_map)
-        asked = part.targets if targets is None else targets
-        if targets is None and not part.targets:
-            raise FeatureMapError(
-                "this sketch was not planned with targets. Say which of its features "
-                "are the targets: fit_sketch(sketch, targets=[...])."
-            )
-        found = feature_numbers("targets", asked, n_features)
-        if len(set(found.tolist())) < len(found):
-            raise FeatureMapError(f"targets names a feature twice: {targets!r}.")
-        return found
-
 
 def _require_no_text(targets: Any) -> None:
     """Refuse words where numbers are to be predicted, and not the rows beside them."""
@@ -339,46 +297,3 @@ def _require_no_text(targets: Any) -> None:
             "the target y is text, and not numbers. Cast it with astype(float) if it "
             "holds numbers; classes are for CompressiveClassifier."
         )
-
-
-def _require_signal(found: Regression) -> None:
-    """Refuse coefficients that are noise, and say so where some of them is."""
-    if not found.noise.any():
-        return
-    if (found.explained < _DROWNED * found.noise).all():
-        raise TooNoisy(
-            "the noise of this release explains more of the target than the features "
-            "do: the coefficients would be noise. Release more rows, with a larger "
-            "epsilon, a smaller norm_bound or bounds closer to the rows, or fit fewer "
-            "features."
-        )
-    share = found.noise / np.maximum(found.variance, 1e-300)
-    doubtful = (found.explained < _CLEAR * found.noise) | (share > _NOISE_SHARE)
-    if doubtful.any():
-        warnings.warn(
-            f"noise is part of these coefficients: it may take up to "
-            f"{min(float(share.max()), 1.0):.0%} of the variance of a target from what "
-            "they explain. Release more rows, or with a larger epsilon, a smaller "
-            "norm_bound or bounds closer to the rows.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_of_few_directions(found: Regression, sketch: Sketch | PrivateSketch) -> None:
-    part, _ = second_moment_part(sketch.feature_map)
-    if not isinstance(part, CrossMomentFeatures):
-        return
-    if found.unseen < _UNSEEN:
-        return
-    d, n_targets = len(part.kept), len(part.targets)
-    enough = d * (d + 1) // 2
-    if part.n_columns < MANY_COLUMNS:
-        enough = min((MANY_COLUMNS + n_targets) * d, enough)
-    warnings.warn(
-        f"the sketch saw {part.n_columns} directions of {d} features, too few for what "
-        "they have in common: predictions may be far from those of all second moments. "
-        f"Use sketch_size >= {enough}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar, cast, final
+from typing import Any, ClassVar, Self, TypeVar, cast, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from sketchlearn.features.description import (
     holds_data,
 )
 from sketchlearn.features.kinds import KINDS, VERSION, declare, require_affordable
+from sketchlearn.features.parts import Part
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.files.container import canonical_json
 
@@ -64,6 +65,8 @@ CACHED = 2**16
 """Numbers that stay in the cache."""
 
 _Float = TypeVar("_Float", bound=np.floating[Any])
+_First = TypeVar("_First", bound="AbstractFeatureMap")
+_Second = TypeVar("_Second", bound="AbstractFeatureMap")
 _SPEC_LIMIT = 16 * 2**20
 
 
@@ -322,6 +325,46 @@ class AbstractFeatureMap(ABC):
             vars(named).pop(cached, None)
         named.columns = None if columns is None else _names(columns, self.n_features)
         return named
+
+    def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
+        """The plain maps inside this one, in the order of their features.
+
+        Examples
+        --------
+        >>> from sketchlearn import ConcatenatedFeatures, FourierFeatures, clipped
+        >>> waves = clipped(FourierFeatures(2, 4), norm_bound=1.0)
+        >>> both = ConcatenatedFeatures([FourierFeatures(2, 6), waves])
+        >>> [(part.where.start, len(part.clips)) for part in both.parts()]
+        [(0, 0), (6, 1)]
+        """
+        return (Part(self, slice(0, self.sketch_size)),)
+
+    @overload
+    def find(self, first: type[_First]) -> list[Part[_First]]: ...
+
+    @overload
+    def find(
+        self, first: type[_First], second: type[_Second]
+    ) -> list[Part[_First | _Second]]: ...
+
+    def find(
+        self, first: type[_First], second: type[_Second] | None = None
+    ) -> list[Part[_First]] | list[Part[_First | _Second]]:
+        """The parts that are maps of one of these classes, in order.
+
+        Examples
+        --------
+        >>> from sketchlearn import ConcatenatedFeatures, FourierFeatures
+        >>> from sketchlearn import MomentFeatures
+        >>> both = ConcatenatedFeatures([MomentFeatures(2), FourierFeatures(2, 4)])
+        >>> [part.feature_map.scale for part in both.find(FourierFeatures)]
+        [1.0]
+        """
+        return [
+            Part(part.feature_map, part.where, part.clips)
+            for part in self.parts()
+            if isinstance(part.feature_map, (first, second or first))
+        ]
 
     @property
     def widest(self) -> int:

@@ -24,6 +24,7 @@ from sketchlearn.features.base import (
 )
 from sketchlearn.features.composition import build_part
 from sketchlearn.features.description import encode_description
+from sketchlearn.features.parts import Clip, Part
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
@@ -92,6 +93,11 @@ class ClippedFeatures(AbstractFeatureMap):
     @override
     def stored_weights(self) -> tuple[str, ...]:
         return tuple(f"0.{name}" for name in self.inner.stored_weights)
+
+    @override
+    def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
+        clip = Clip(slice(0, self.sketch_size), self.value_bound)
+        return tuple(part.clipped(clip) for part in self.inner.parts())
 
     @property
     @override

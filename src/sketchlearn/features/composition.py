@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import sqrt
 from typing import Any, ClassVar, final
 
@@ -18,6 +19,7 @@ from sketchlearn.features.base import (
     build_map,
 )
 from sketchlearn.features.description import encode_description
+from sketchlearn.features.parts import Part
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
@@ -58,31 +60,31 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         given = [build_part(part, i, stored) for i, part in enumerate(parts)]
-        self.parts = tuple(part.with_columns(None) for part in given)
-        widths = {part.n_features for part in self.parts}
+        self.members = tuple(part.with_columns(None) for part in given)
+        widths = {part.n_features for part in self.members}
         if len(widths) != 1:
             raise FeatureMapError(
                 "concatenate at least one map, all for rows of the same width; got "
                 f"widths {sorted(widths)}."
             )
-        bits = [part.frac_bits for part in self.parts]
+        bits = [part.frac_bits for part in self.members]
         if max(bits) - min(bits) > 64:
             raise FeatureMapError(
                 "the parts have lattices too far apart to share one sketch "
                 f"({min(bits)} and {max(bits)} fractional bits). Scale their features "
                 "to similar sizes (value_bound), or sketch them separately."
             )
-        self.version = common_version(self.parts)
-        norms = [part.norm_bound for part in self.parts]
+        self.version = common_version(self.members)
+        norms = [part.norm_bound for part in self.members]
         bounded = [norm for norm in norms if norm is not None]
         top = max(bounded, default=1.0)
         shares = np.array(bounded) / top
         total = top * sqrt(float(sequential_sum(shares * shares))) * (1 + 2.0**-40)
         super().__init__(
             n_features=widths.pop(),
-            sketch_size=sum(part.sketch_size for part in self.parts),
+            sketch_size=sum(part.sketch_size for part in self.members),
             scaling=None,
-            value_bound=max(part.value_bound for part in self.parts),
+            value_bound=max(part.value_bound for part in self.members),
             norm_bound=total if len(bounded) == len(norms) else None,
             frac_bits=max(bits),
         )
@@ -97,47 +99,57 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     @property
     @override
     def rounding_bits(self) -> int:
-        return min(part.rounding_bits for part in self.parts)
+        return min(part.rounding_bits for part in self.members)
 
     @property
     @override
     def stored_weights(self) -> tuple[str, ...]:
         return tuple(
             f"{i}.{name}"
-            for i, part in enumerate(self.parts)
+            for i, part in enumerate(self.members)
             for name in part.stored_weights
         )
 
     @property
     @override
     def widest(self) -> int:
-        return self.sketch_size + max(part.widest for part in self.parts)
+        return self.sketch_size + max(part.widest for part in self.members)
 
     @property
     @override
     def scalings(self) -> tuple[Scaling, ...]:
-        return tuple(scaling for part in self.parts for scaling in part.scalings)
+        return tuple(scaling for part in self.members for scaling in part.scalings)
 
     @property
     @override
     def origin(self) -> str:
-        origins = {part.origin for part in self.parts}
+        origins = {part.origin for part in self.members}
         return "data" if "data" in origins else "declared"
 
-    def offset(self, index: int) -> slice:
-        """Where the features of part ``index`` stand in the whole vector."""
-        start = sum(part.sketch_size for part in self.parts[:index])
-        return slice(start, start + self.parts[index].sketch_size)
+    @override
+    def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
+        return tuple(
+            part.moved(start)
+            for member, start in zip(self.members, self._starts(), strict=True)
+            for part in member.parts()
+        )
+
+    def _starts(self) -> list[int]:
+        """Where the features of each member begin."""
+        sizes = [member.sketch_size for member in self.members]
+        return list(accumulate(sizes[:-1], initial=0))
 
     @override
     def describe(self) -> dict[str, Any]:
-        return {"parts": [encode_description(part.description) for part in self.parts]}
+        return {
+            "parts": [encode_description(part.description) for part in self.members]
+        }
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
         return {
             f"{i}.{name}": array
-            for i, part in enumerate(self.parts)
+            for i, part in enumerate(self.members)
             for name, array in part.weights().items()
         }
 
@@ -146,14 +158,14 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
         return np.concatenate(
-            [part.evaluate(rows, first_row) for part in self.parts], axis=1
+            [part.evaluate(rows, first_row) for part in self.members], axis=1
         )
 
     @override
     def is_possible_total(self, total: Int128Array, count: int) -> bool:
-        for index, part in enumerate(self.parts):
-            place, step = self.offset(index), 1 << (self.frac_bits - part.frac_bits)
-            entries = total.take(np.arange(place.start, place.stop)).to_ints()
+        for part, start in zip(self.members, self._starts(), strict=True):
+            step = 1 << (self.frac_bits - part.frac_bits)
+            entries = total.take(start + np.arange(part.sketch_size)).to_ints()
             if any(value % step for value in entries):
                 return False
             own = Int128Array.from_ints(value // step for value in entries)
@@ -163,8 +175,8 @@ class ConcatenatedFeatures(AbstractFeatureMap):
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        sums = (part.batch_sum(rows, first_row) for part in self.parts)
-        shifts = (self.frac_bits - part.frac_bits for part in self.parts)
+        sums = (part.batch_sum(rows, first_row) for part in self.members)
+        shifts = (self.frac_bits - part.frac_bits for part in self.members)
         return Int128Array.concatenate(
             [total.shifted(bits) for total, bits in zip(sums, shifts, strict=True)]
         )

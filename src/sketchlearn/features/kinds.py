@@ -195,14 +195,6 @@ def _waves(fields: _Fields, octaves: int) -> Cost:
     return Cost(d, m, numbers, work)
 
 
-def _subspace_fourier(fields: _Fields, shapes: _Shapes) -> Cost:
-    (d, r), m = _shape(fields["basis"]), fields["sketch_size"]
-    h = -(-m // 2)
-    numbers = 8 * (r * h + d * h + d * r) + 40 * h + 8 * m
-    work = 100 * (r * h + d * h) + 5 * d * h * r + _LOOP * (d + r + h)
-    return Cost(d, m, numbers, work)
-
-
 def _activation(fields: _Fields, shapes: _Shapes) -> Cost:
     d, units = _matrix(shapes, "matrix")
     both = fields.get("activation", "fourier") == "fourier"
@@ -386,7 +378,7 @@ KINDS = {
         stored=None,
     ),
     "cells": Kind(
-        f"{_HOME}.subspace:CellFeatures",
+        f"{_HOME}.cells:CellFeatures",
         {
             **_PLANNED,
             "anchors": ARRAY,
@@ -403,11 +395,6 @@ KINDS = {
             "scale": NUMBER,
         },
         _harmonics,
-    ),
-    "subspace-fourier": Kind(
-        f"{_HOME}.subspace:SubspaceFourierFeatures",
-        {**_PLANNED, "sketch_size": SIZE, "seed": SEED},
-        _subspace_fourier,
     ),
     "activation": Kind(
         f"{_HOME}.activation:ActivationFeatures",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sketchlearn.arithmetic.exact import FEATURE_BITS, frac_bits_for
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.description import decode_description
 from sketchlearn.features.harmonics import HarmonicFeatures
@@ -31,7 +32,6 @@ from sketchlearn.features.moments import (
 )
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 
 __all__ = ["arguments", "as_written"]
 
@@ -99,16 +99,6 @@ def _harmonics(phi: HarmonicFeatures) -> _Facts:
     table = np.stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
     weights = {"frequencies": drawn, "table": table}
     return {**_waves(phi), "frequencies": drawn, "weights": weights}
-
-
-def _subspace_fourier(phi: SubspaceFourierFeatures) -> _Facts:
-    rng, half = np.random.default_rng(phi.seed), phi.sketch_size // 2
-    directions = rng.standard_normal((phi.basis.shape[1], half))
-    radii = rng.uniform(0.2, 3.5, half)
-    drawn = (directions / np.linalg.norm(directions, axis=0) * radii).astype(np.float32)
-    basis = phi.basis.astype(np.float32)
-    weights = {"basis": basis, "centre": phi.centre, "frequencies": drawn}
-    return {**_waves(phi), "frequencies": drawn, "basis": basis, "weights": weights}
 
 
 def _waves(phi: AbstractFeatureMap) -> _Facts:
@@ -219,11 +209,11 @@ def _network(phi: NetworkFeatures) -> _Facts:
 
 
 def _concatenated(phi: ConcatenatedFeatures) -> _Facts:
-    norms = [part.norm_bound for part in phi.parts]
+    norms = [part.norm_bound for part in phi.members]
     bounded = [norm for norm in norms if norm is not None]
     total = sum(norm**2 for norm in bounded) ** 0.5
     return {
-        "frac_bits": max(part.frac_bits for part in phi.parts),
+        "frac_bits": max(part.frac_bits for part in phi.members),
         "norm_bound": total if len(bounded) == len(norms) else None,
     }
 
@@ -238,5 +228,4 @@ _RULES: dict[str, Callable[[Any], _Facts]] = {
     "network": _network,
     "nystrom": _nystrom,
     "quadratic": _quadratic,
-    "subspace-fourier": _subspace_fourier,
 }

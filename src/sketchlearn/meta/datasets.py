@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,14 +17,11 @@ from typing import Any, Literal, Self, final
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.datasets import fetch_openml
 
 from sketchlearn.errors import MissingFileError, RowsError
 
 __all__ = [
     "MetaDataset",
-    "fetch_suite",
     "load_folder",
     "require_apart",
     "split_datasets",
@@ -36,9 +31,6 @@ Arrays = tuple[NDArray[Any], NDArray[Any] | None]
 
 LABEL = "label"
 """Name of the class column in the files of a folder."""
-
-_STUDY = "https://www.openml.org/api/v1/json/study/{}"
-_TIMEOUT = 60.0
 
 
 @final
@@ -178,37 +170,6 @@ def load_folder(
     return found
 
 
-def fetch_suite(
-    suite: int | Sequence[int], *, data_home: str | os.PathLike[str] | None = None
-) -> list[MetaDataset]:
-    """Datasets of OpenML, through scikit-learn's fetcher and its cache on disk.
-
-    Categories become whole numbers, missing numbers their column's median, columns
-    without any number are left out.
-
-    Parameters
-    ----------
-    suite : int or sequence of int
-        Number of a benchmark suite (99 is OpenML-CC18), or numbers of datasets.
-    data_home : path, optional
-        Where scikit-learn keeps what it downloaded.
-    """
-    numbers = _suite_numbers(suite) if isinstance(suite, int) else list(suite)
-    home = None if data_home is None else os.fspath(data_home)
-    found = []
-    for number in numbers:
-        bunch = fetch_openml(
-            data_id=number, data_home=home, as_frame=False, parser="liac-arff"
-        )
-        rows = _without_gaps(bunch.data)
-        labels = None
-        if bunch.target is not None:
-            labels = np.unique(bunch.target, return_inverse=True)[1]
-        name = str(bunch.details["name"])
-        found.append(MetaDataset.from_arrays(name, rows, labels))
-    return found
-
-
 def require_apart(
     training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> None:
@@ -281,25 +242,3 @@ def _read_parquet(path: Path) -> Arrays:
     small = len(kinds) == 1 and next(iter(kinds)).itemsize == 1
     kind = next(iter(kinds)) if small else np.dtype(np.float32)
     return np.column_stack([column.astype(kind) for column in columns]), labels
-
-
-def _suite_numbers(suite: int) -> list[int]:
-    address = _STUDY.format(suite)
-    try:
-        with urllib.request.urlopen(address, timeout=_TIMEOUT) as response:
-            study = json.load(response)["study"]
-            return [int(number) for number in study["data"]["data_id"]]
-    except (urllib.error.URLError, ValueError, KeyError) as error:
-        raise RowsError(
-            f"cannot read the list of OpenML suite {suite} from {address} ({error}). "
-            "Check the number and the connection, or give the numbers of the datasets."
-        ) from error
-
-
-def _without_gaps(data: Any) -> NDArray[np.float32]:
-    """Dense float32 rows, gaps filled with the column's median."""
-    rows = np.asarray(data.toarray() if sparse.issparse(data) else data, np.float64)
-    missing = np.isnan(rows)
-    rows, missing = rows[:, ~missing.all(axis=0)], missing[:, ~missing.all(axis=0)]
-    filled = np.where(missing, np.nanmedian(rows, axis=0), rows)
-    return filled.astype(np.float32)

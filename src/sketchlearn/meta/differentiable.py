@@ -12,9 +12,8 @@ from collections.abc import Callable
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.clipping import ClippedFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.parts import Clip, all_clips
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.meta.backend import Tensor, torch
 
@@ -48,24 +47,30 @@ def differentiable(feature_map: AbstractFeatureMap) -> TensorMap:
     >>> phi(torch.zeros(3, 1, 2)).shape
     torch.Size([3, 1, 4])
     """
-    if isinstance(feature_map, FourierFeatures):
-        omega = torch.tensor(feature_map.frequencies)
-        scaled = _scaled(feature_map.scaling)
-        return lambda rows: activate(scaled(rows) @ omega.to(rows), "fourier")
-    if isinstance(feature_map, ActivationFeatures):
-        matrix, activation = (
-            torch.tensor(feature_map.matrix),
-            feature_map.activation,
-        )
-        scaled = _scaled(feature_map.scaling)
-        return lambda rows: activate(scaled(rows) @ matrix.to(rows), activation)
-    if isinstance(feature_map, NystromFeatures):
-        return _nystrom(feature_map)
-    if isinstance(feature_map, ClippedFeatures):
-        return _clipped(differentiable(feature_map.inner), feature_map.value_bound)
-    if isinstance(feature_map, ConcatenatedFeatures):
-        parts = [differentiable(part) for part in feature_map.parts]
-        return lambda rows: torch.cat([part(rows) for part in parts], dim=-1)
+    parts = feature_map.parts()
+    plain = [_plain(part.feature_map) for part in parts]
+    clips = all_clips(parts)
+
+    def phi(rows: Tensor) -> Tensor:
+        features = torch.cat([own(rows) for own in plain], dim=-1)
+        for clip in clips:
+            features = _clipped(features, clip)
+        return features
+
+    return phi
+
+
+def _plain(feature_map: AbstractFeatureMap) -> TensorMap:
+    """A map that is neither clipped nor concatenated."""
+    match feature_map:
+        case FourierFeatures():
+            omega = torch.tensor(feature_map.frequencies)
+            return _units(omega, "fourier", feature_map.scaling)
+        case ActivationFeatures():
+            matrix = torch.tensor(feature_map.matrix)
+            return _units(matrix, feature_map.activation, feature_map.scaling)
+        case NystromFeatures():
+            return _nystrom(feature_map)
     raise FeatureMapError(
         f"a map of kind {feature_map.kind!r} has no differentiable form. Use Fourier, "
         "Nyström or activation features."
@@ -98,6 +103,13 @@ def _scaled(scaling: Scaling | None) -> TensorMap:
     return lambda rows: (rows - shift.to(rows)) * factor.to(rows)
 
 
+def _units(
+    matrix: Tensor, activation: Activation, scaling: Scaling | None
+) -> TensorMap:
+    scaled = _scaled(scaling)
+    return lambda rows: activate(scaled(rows) @ matrix.to(rows), activation)
+
+
 def _nystrom(feature_map: NystromFeatures) -> TensorMap:
     scaled, scale = _scaled(feature_map.scaling), feature_map.scale
     marks = torch.tensor(feature_map.landmarks)
@@ -111,10 +123,9 @@ def _nystrom(feature_map: NystromFeatures) -> TensorMap:
     return phi
 
 
-def _clipped(inner: TensorMap, bound: float) -> TensorMap:
-    def phi(rows: Tensor) -> Tensor:
-        features = inner(rows)
-        squares = features.square().sum(dim=-1, keepdim=True)
-        return features * (bound / squares.clamp_min(bound**2).sqrt())
-
-    return phi
+def _clipped(features: Tensor, clip: Clip) -> Tensor:
+    own, bound = features[..., clip.where], clip.norm_bound
+    squares = own.square().sum(dim=-1, keepdim=True)
+    short = own * (bound / squares.clamp_min(bound**2).sqrt())
+    before, after = features[..., : clip.where.start], features[..., clip.where.stop :]
+    return torch.cat([before, short, after], dim=-1)

@@ -1,38 +1,24 @@
-"""From a configuration to a trained module: the table of tasks by name.
-
-To add a task, write a function that builds its module and its problem and put it
-into ``TASKS``.
-"""
+"""From a configuration to a trained module, by the name of its task."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from sketchlearn.decoders.moments.equivariant import PriorSpec
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn
-from sketchlearn.meta.clustering import build_ckm, evolve_ckm
-from sketchlearn.meta.config import RunConfig, TrainConfig, refuse_unknown
+from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
-from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.problems import AbstractProblem
-from sketchlearn.meta.second_moments import (
-    CorrelationConfig,
-    CorrelationProblem,
-    PaddedMomentProblem,
-)
-from sketchlearn.meta.sqnet import TrainableSQNet
-from sketchlearn.meta.tasks import EpisodeConfig, RowProblem, SecondMomentTask
+from sketchlearn.meta.tasks.base import Task, find_tasks
 from sketchlearn.meta.trainer import TrainResult, train
-from sketchlearn.sqnet import SQNetSpec
 from sketchlearn.version import __version__
 
-__all__ = ["SEARCHES", "TASKS", "Run", "TrainedRun", "build_run", "train_run"]
+__all__ = ["Run", "TrainedRun", "build_run", "train_run"]
 
 
 @final
@@ -40,6 +26,7 @@ __all__ = ["SEARCHES", "TASKS", "Run", "TrainedRun", "build_run", "train_run"]
 class Run:
     """A module, the problem it is to be trained for, and the datasets of both."""
 
+    task: Task
     model: nn.Module
     problem: AbstractProblem
     datasets: tuple[str, ...]
@@ -68,17 +55,19 @@ def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
     datasets : sequence of MetaDataset
         All datasets to train on and to hold out; never those of a test split.
     """
-    if config.task not in TASKS:
+    tasks = find_tasks()
+    if config.task not in tasks:
         raise ConfigError(
-            f"there is no task {config.task!r}; the tasks are: {', '.join(TASKS)}."
+            f"there is no task {config.task!r}; the tasks are: {', '.join(tasks)}."
         )
     usable = [data for data in datasets if data.real or not config.data.real_only]
     training, held_out = split_datasets(
         usable, config.data.held_out, seed=config.data.seed
     )
-    model, problem = TASKS[config.task](config, training, held_out)
+    task = tasks[config.task]
+    model, problem = task.build(config, training, held_out)
     names = [tuple(data.name for data in part) for part in (training, held_out)]
-    return Run(model, problem, *names)
+    return Run(task, model, problem, *names)
 
 
 def train_run(
@@ -96,8 +85,8 @@ def train_run(
     """
     run = build_run(config, datasets)
     searched = None
-    if config.task in SEARCHES:
-        searched = SEARCHES[config.task](run.model, run.problem, config.train)
+    if run.task.search is not None:
+        searched = run.task.search(run.model, run.problem, config.train)
     result = train(
         run.model,
         run.problem,
@@ -131,58 +120,3 @@ def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
         "stopped": result.stopped,
         "validation": {"best_step": result.best_step, "score": score},
     }
-
-
-def _second_moment_from_rows(
-    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
-) -> tuple[nn.Module, AbstractProblem]:
-    """The paper's SQNet for PCA and ridge, trained on episodes of rows."""
-    episodes = EpisodeConfig.from_dict(config.problem)
-    if not episodes.pad:
-        raise ConfigError("an SQNet takes rows of one width; set pad = true.")
-    spec = SQNetSpec.from_dict({"n_features": episodes.n_features, **config.model})
-    problem = RowProblem(SecondMomentTask(), training, episodes, held_out=held_out)
-    return TrainableSQNet(spec, seed=config.train.seed), problem
-
-
-def _correlations(
-    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
-) -> tuple[nn.Module, AbstractProblem]:
-    """The equivariant prior behind PCA and ridge, from correlations."""
-    problem = CorrelationProblem(
-        training, held_out, CorrelationConfig.from_dict(config.problem)
-    )
-    spec = PriorSpec.from_dict(config.model)
-    return PriorNetwork(spec, seed=config.train.seed), problem
-
-
-def _second_moment(
-    config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
-) -> tuple[nn.Module, AbstractProblem]:
-    """The paper's SQNet for PCA and ridge, from second moments: no rows are drawn."""
-    refuse_unknown(config.problem, ["n_features", "episodes"], "[problem]")
-    problem = PaddedMomentProblem(training, held_out, **config.problem)
-    width = config.problem.get("n_features", 196)
-    spec = SQNetSpec.from_dict({"n_features": width, **config.model})
-    return TrainableSQNet(spec, seed=config.train.seed), problem
-
-
-Builder = Callable[
-    [RunConfig, Sequence[MetaDataset], Sequence[MetaDataset]],
-    tuple[nn.Module, AbstractProblem],
-]
-
-TASKS: dict[str, Builder] = {
-    "correlations": _correlations,
-    "iterative-ckm": build_ckm,
-    "second-moment": _second_moment,
-    "second-moment-from-rows": _second_moment_from_rows,
-}
-"""Builders by the name a configuration file uses: called with the configuration, the
-training datasets and the held-out datasets."""
-
-Search = Callable[[Any, Any, TrainConfig], EvolveResult | None]
-
-SEARCHES: dict[str, Search] = {"iterative-ckm": evolve_ckm}
-"""Searches in place before a training: called with module, problem and settings of the
-trainer; None if the configuration asks for none."""

@@ -7,7 +7,6 @@ not. What is trained, and on what, is not known here.
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import threading
@@ -31,6 +30,7 @@ from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.progress import Reporter, draw_losses
+from sketchlearn.meta.steps import GradientSteps, copy_state, load_state
 
 __all__ = ["TrainResult", "train"]
 
@@ -39,11 +39,6 @@ MAX_SKIPPED = 25
 
 Stop = Literal["steps", "time", "patience", "interrupt"]
 
-_OPTIMIZERS = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "radam": torch.optim.RAdam,
-}
 _MAY_CHANGE = {"steps", "seconds", "patience", "checkpoint_every_seconds", "device"}
 
 
@@ -134,7 +129,8 @@ def train(
     if run.has_checkpoint:
         run.resume()
     elif start_from is not None:
-        run.start_from(_given_weights(start_from))
+        run.steps.start_from(_given_weights(start_from))
+        run.best = copy_state(model)
     cuda = {p.device for p in model.parameters() if p.device.type == "cuda"}
     with catch_interrupt() as asked, torch.random.fork_rng(list(cuda)):
         stopped = run.go(asked)
@@ -152,15 +148,10 @@ class _Run:
         config: TrainConfig,
         folder: Path | None,
     ) -> None:
-        self.model, self.problem, self.config = model, problem, config
+        self.problem, self.config = problem, config
         self.folder, self.state = folder, RunState()
-        _move(model, config.device)
-        self.weights = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = _OPTIMIZERS[config.optimizer](
-            self.weights, lr=config.learning_rate, weight_decay=config.weight_decay
-        )
-        self.judged = model if config.ema is None else copy.deepcopy(model)
-        self.best = _copy_state(model)
+        self.steps = GradientSteps(model, problem, config)
+        self.best = copy_state(model)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self.reporter = Reporter(folder)
@@ -171,21 +162,12 @@ class _Run:
     def has_checkpoint(self) -> bool:
         return self.folder is not None and (self.folder / CHECKPOINT_NAME).exists()
 
-    def start_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Begin with other weights than the module's own."""
-        for module in {self.model, self.judged}:
-            _load_state(module, weights)
-        self.best = _copy_state(self.model)
-
     def resume(self) -> None:
         """Go back to where the checkpoint was written."""
         assert self.folder is not None
         content = read_checkpoint(self.folder / CHECKPOINT_NAME)
         _require_same(content["config"], asdict(self.config))
-        _load_state(self.model, content["model"])
-        if self.judged is not self.model:
-            _load_state(self.judged, content["judged"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        self.steps.load_state_dict(content)
         self.best = content["best"]
         self.state = RunState(**content["state"])
         self.first_step, self.first_seconds = self.state.step, self.state.seconds
@@ -219,8 +201,8 @@ class _Run:
         )
         if self.folder is not None and draw_losses(state.history, self.folder) is None:
             self.reporter.record("note", text="no loss.png: matplotlib is missing")
-        _load_state(self.model, self.best)
-        self.model.eval()
+        load_state(self.steps.model, self.best)
+        self.steps.model.eval()
         return TrainResult(
             best_score=state.best_score,
             best_step=state.best_step,
@@ -248,39 +230,15 @@ class _Run:
         rng = np.random.default_rng([config.seed, state.step])
         torch.manual_seed(int(rng.integers(2**63)))
         rate = config.rate_at(self._done(), state.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        buffers = [buffer.clone() for buffer in self.model.buffers()]
-        loss = self._backward(rng)
-        norm = nn.utils.clip_grad_norm_(self.weights, config.clip_norm or math.inf)
+        loss = self.steps.step(rng, rate)
         state.step += 1
-        if math.isfinite(loss) and math.isfinite(float(norm)):
-            self.optimizer.step()
+        if loss is None:
+            self._skip()
+        else:
             state.loss_sum += loss
             state.loss_count += 1
             state.skipped_in_a_row = 0
-            self._update_average()
-        else:
-            with torch.no_grad():  # batch norm has seen what is not finite
-                for buffer, before in zip(self.model.buffers(), buffers, strict=True):
-                    buffer.copy_(before)
-            self._skip()
         self._tick()
-
-    def _backward(self, rng: np.random.Generator) -> float:
-        """Gradient of the mean loss of the step's batches; returns that loss."""
-        self.model.train()
-        self.optimizer.zero_grad()
-        total = 0.0
-        for _ in range(self.config.accumulate):
-            batch = self.problem.draw(rng)
-            try:
-                loss = self.problem.loss(self.model, batch) / self.config.accumulate
-            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-                return math.nan
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-        return total
 
     def _skip(self) -> None:
         state = self.state
@@ -294,22 +252,11 @@ class _Run:
                 "or look for rows that are not finite."
             )
 
-    def _update_average(self) -> None:
-        if self.config.ema is None:
-            return
-        with torch.no_grad():
-            current = self.model.state_dict()
-            for name, mean in self.judged.state_dict().items():
-                if mean.is_floating_point():
-                    mean.lerp_(current[name], 1 - self.config.ema)
-                else:
-                    mean.copy_(current[name])
-
     def _validate(self) -> None:
         state = self.state
-        self.judged.eval()
+        judged = self.steps.judged.eval()
         with torch.no_grad():
-            figures = self.problem.validate(self.judged)
+            figures = self.problem.validate(judged)
         self._tick()
         mean = state.loss_sum / state.loss_count if state.loss_count else math.nan
         record = {
@@ -324,7 +271,7 @@ class _Run:
         self.reporter.record("validation", **record)
         if figures["score"] < state.best_score:
             state.best_score, state.best_step = figures["score"], state.step
-            state.stale, self.best = 0, _copy_state(self.judged)
+            state.stale, self.best = 0, copy_state(judged)
         else:
             state.stale += 1
 
@@ -334,12 +281,9 @@ class _Run:
         content = {
             "config": asdict(self.config),
             "state": asdict(self.state),
-            "model": self.model.state_dict(),
             "best": self.best,
-            "optimizer": self.optimizer.state_dict(),
+            **self.steps.state_dict(),
         }
-        if self.judged is not self.model:
-            content["judged"] = self.judged.state_dict()
         write_checkpoint(self.folder, content)
         self.checkpointed_at = time.monotonic()
 
@@ -371,16 +315,6 @@ class _Run:
         )
 
 
-def _move(model: nn.Module, device: str) -> None:
-    try:
-        model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise TrainingError(
-            f"cannot train on device {device!r}: {error}. Set device to one that is "
-            "there, such as 'cpu'."
-        ) from error
-
-
 def _given_weights(
     source: str | os.PathLike[str] | Mapping[str, Tensor],
 ) -> Mapping[str, Tensor]:
@@ -388,20 +322,6 @@ def _given_weights(
         return source
     best: dict[str, Tensor] = read_checkpoint(source)["best"]
     return best
-
-
-def _copy_state(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def _load_state(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    try:
-        model.load_state_dict(dict(weights))
-    except RuntimeError as error:
-        raise TrainingError(
-            f"the weights do not fit this {type(model).__name__}: {error}. "
-            "Build the module with the sizes of the run they come from."
-        ) from error
 
 
 def _require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ their squares would be lost to rounding otherwise."""
 @final
 @dataclass(frozen=True, eq=False)
 class CellPlan:
-    """Cells for :class:`~sketchlearn.features.subspace.CellFeatures`.
+    """Cells for :class:`~sketchlearn.features.cells.CellFeatures`.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from sketchlearn.decoders.moments.low_rank import (
     NystromDecoder,
     second_moment_part,
 )
+from sketchlearn.decoders.moments.verdicts import MANY_COLUMNS
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.features.base import require_positive_int
 from sketchlearn.features.moments import (
@@ -34,8 +35,8 @@ from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "LEARNED",
-    "MANY_COLUMNS",
     "auto_size",
+    "beside_scaling",
     "require_decoder",
     "moment_decoder",
     "plan_second_moments",
@@ -49,8 +50,8 @@ DECODERS = ("learned", "nystrom")
 AUTO_SIZE = 2**19
 """Second moments that ``sketch_size="auto"`` keeps: all of up to 1023 features."""
 
-MANY_COLUMNS = 64
-"""Directions that most data need no more than."""
+LEAST_IMPORTANCE = 2.0**-12
+"""Smallest weight of a feature in Ω, which has so many bits for it."""
 
 _NARROW = 2.0**-12
 """Quartiles closer than this part of the range need a finer rounding."""
@@ -64,7 +65,7 @@ def plan_second_moments(
     scaling: Scaling,
     reach: float,
     rows: NDArray[np.floating] | None = None,
-    importance: NDArray[np.float64] | None = None,
+    by_spread: bool = False,
     seed: int = 0,
 ) -> MomentFeatures | CrossMomentFeatures:
     r"""The map whose sketch holds as much of the second moment as there is room for.
@@ -92,12 +93,14 @@ def plan_second_moments(
     rows : array of shape (n, n_features), optional
         What the scaling was read from, if it was: features that do not vary in it get
         no room, and narrow ones a finer rounding.
-    importance : array of shape (n_features,), optional
-        Weights of the features in Ω.
+    by_spread : bool
+        Weigh features in Ω by their spread in the units of the rows, as components
+        of a covariance do, rather than all alike.
     seed : int
         Seed of Ω and of the subset.
     """
     d, targets = n_features, np.arange(n_features - n_targets, n_features)
+    importance = _spread(scaling) if by_spread else None
     asked = sketch_size
     if sketch_size == "auto":
         sketch_size = auto_size(d, n_targets)
@@ -148,6 +151,22 @@ def plan_second_moments(
     )
 
 
+def beside_scaling(features: Scaling, targets: Scaling) -> Scaling:
+    """The scaling of rows of features with targets after them.
+
+    Examples
+    --------
+    >>> both = beside_scaling(Scaling.identity(2), Scaling.identity(1))
+    >>> both.factor
+    array([1., 1., 1.])
+    """
+    return Scaling(
+        np.concatenate([features.shift, targets.shift]),
+        np.concatenate([features.factor, targets.factor]),
+        features.origin,
+    )
+
+
 def auto_size(n_features: int, n_targets: int = 0) -> int:
     """Numbers of a sketch of second moments where nobody says how many.
 
@@ -184,6 +203,12 @@ def require_decoder(name: Any) -> None:
     """Refuse what is no decoder of second moments."""
     if name not in DECODERS:
         raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
+
+
+def _spread(scaling: Scaling) -> NDArray[np.float64]:
+    """Spread of the features over that of the widest, or what Ω can hold of it."""
+    spread = 1 / scaling.factor
+    return np.asarray(np.maximum(spread / spread.max(), LEAST_IMPORTANCE))
 
 
 def _varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:

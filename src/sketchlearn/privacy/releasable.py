@@ -73,14 +73,16 @@ def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
             "where the constants of this map come from is not known: attach the map "
             "with sketch.with_map(feature_map) before releasing."
         )
-    if at_hand is not None and not _is_ours(at_hand):
+    parts = () if at_hand is None else at_hand.parts()
+    foreign = [part for part in parts if not _is_ours(part.feature_map)]
+    unclipped = any(not part.clips for part in foreign)
+    if unclipped or (at_hand is not None and not _is_ours(at_hand)):
         raise PrivacyError(
             "the norm bound of a feature map of your own is your word only. Clip it: "
             "clipped(feature_map, norm_bound=S), and sketch the rows with that."
         )
-    own = at_hand is not None and not _is_ours(getattr(at_hand, "inner", at_hand))
     stored = at_hand is not None and bool(at_hand.stored_weights)
-    if at_hand is None or (spec.text and not stored and not own):
+    if at_hand is None or (spec.text and not stored and not foreign):
         at_hand = spec.build()
     spec.require_equal(at_hand.spec)
     return at_hand

@@ -6,9 +6,9 @@ from sklearn.mixture import GaussianMixture
 
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.features.subspace import CellFeatures
 
 RNG = np.random.default_rng(0)
 MEANS = np.array([[-1.5, 0, 0], [1.5, 0, 0], [0, 2.0, 0]])

@@ -6,9 +6,9 @@ import pytest
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.density.cell_moments import CellMoments
 from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.features.subspace import CellFeatures
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(4000, 3)) @ RNG.normal(size=(3, 3))

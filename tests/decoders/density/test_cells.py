@@ -5,7 +5,7 @@ import pytest
 
 from sketchlearn import CellFeatures, ConcatenatedFeatures, MomentFeatures, sketch_rows
 from sketchlearn.decoders.density.cells import CellStatistics
-from sketchlearn.decoders.density.decoder import DensityDecoder, plain_parts
+from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.decoders.moments.low_rank import NystromDecoder
 from sketchlearn.estimators.kmeans import CompressiveKMeans
@@ -22,10 +22,8 @@ PLAN = ConcatenatedFeatures([MomentFeatures(2), CELLS])
 def statistics(rows, plan=PLAN):
     sketch = sketch_rows(rows, plan)
     moments = NystromDecoder().decode(sketch).params
-    for part, where in plain_parts(plan):
-        if isinstance(part, CellFeatures):
-            return CellStatistics.read(part, sketch.mean[where], moments)
-    raise AssertionError
+    part = plan.find(CellFeatures)[0]
+    return CellStatistics.read(part.feature_map, sketch.mean[part.where], moments)
 
 
 def mixture(means, variance=0.25, weights=None):
@@ -72,7 +70,7 @@ def test_rows_that_are_no_mixture_of_one_covariance_keep_their_cells():
         size=(20_000, 2)
     )
     km = CompressiveKMeans(4, sketch_size=200).fit(rows)
-    part = next(p for p, _ in plain_parts(km.sketch_.feature_map) if p.kind == "cells")
+    part = km.sketch_.feature_map.find(CellFeatures)[0].feature_map
     assert len(km.density_.weights) > len(part.anchors) / 2
 
 
@@ -82,7 +80,7 @@ def test_clusters_are_found_where_cells_alone_would_mix_them():
     centres = 3 * rng.normal(size=(10, 8))
     rows = centres[rng.integers(10, size=30_000)] + rng.normal(size=(30_000, 8))
     km = CompressiveKMeans(10, sketch_size=400).fit(rows)
-    kinds = [part.kind for part, _ in plain_parts(km.sketch_.feature_map)]
+    kinds = [part.feature_map.kind for part in km.sketch_.feature_map.parts()]
     assert kinds == ["moments", "harmonics", "cells"]
     assert km.sketch_.size <= 400 + 2 * 8
     gaps = np.linalg.norm(km.cluster_centers_[:, None] - centres, axis=2).min(axis=0)
@@ -93,7 +91,7 @@ def test_clusters_are_found_where_cells_alone_would_mix_them():
 @pytest.mark.parametrize("bounds", [None, (-20.0, 20.0)])
 def test_a_plan_for_releases_has_no_fourier_features_in_its_first_of_two_rounds(bounds):
     km = CompressiveKMeans(10, sketch_size=1000, rounds=2, bounds=bounds)
-    kinds = [part.kind for part, _ in plain_parts(km.plan(5))]
+    kinds = [part.feature_map.kind for part in km.plan(5).parts()]
     assert kinds == (["moments", "harmonics"] if bounds is None else ["moments"])
 
 

@@ -26,7 +26,6 @@ from sketchlearn.decoders.baselines.quadratic_operator import (
     measurements_of,
 )
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.clipping import ClippedFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
@@ -355,13 +354,13 @@ class _Descent:
 
 
 def _quadratic_map(sketch: Sketch | PrivateSketch) -> QuadraticFeatures:
-    feature_map = sketch.feature_map
-    if isinstance(feature_map, ClippedFeatures):
-        feature_map = feature_map.inner
-    if isinstance(feature_map, QuadraticFeatures):
-        return feature_map
+    found = sketch.feature_map.find(QuadraticFeatures)
+    parts = sketch.feature_map.parts()
+    if len(found) == len(parts) == 1:
+        return found[0].feature_map
+    kinds = ", ".join(part.feature_map.kind for part in parts)
     raise FeatureMapError(
-        f"a sketch of {feature_map.kind!r} features holds no random quadratic "
+        f"a sketch of {kinds!r} features holds no random quadratic "
         "measurements. Sketch with QuadraticFeatures(n_features, sketch_size)."
     )
 

@@ -23,9 +23,8 @@ from typing_extensions import override
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.clipping import ClippedFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.parts import Part
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.waves import VALUE_BITS
 from sketchlearn.privacy.released import PrivateSketch
@@ -279,15 +278,14 @@ class AtomicSketch:
 
 def read_atomic(sketch: Sketch | PrivateSketch) -> AtomicSketch:
     """The Fourier or Nyström part of a sketch, with the atoms that belong to it."""
-    features, where, shrink = _find(sketch.feature_map)
-    atoms: AbstractAtoms
-    if isinstance(features, FourierFeatures):
-        atoms = FourierAtoms(features.frequencies.astype(np.float64))
-    else:
-        atoms = nystrom_atoms(features)
-    target = sketch.mean[where] / shrink
-    # Squared norm of a row's features: m / 2 (Fourier), or about 1 at most (Nyström).
-    norm = len(target) / 2 if isinstance(features, FourierFeatures) else 1.0
+    part = _find(sketch.feature_map)
+    features, atoms, norm = part.feature_map, *_atoms(part.feature_map)
+    shrink = 1.0
+    if features.norm_bound is not None:
+        # Fourier features all have the same norm, so clipping only shortens them.
+        alone = [clip.norm_bound for clip in part.clips if clip.where == part.where]
+        shrink = min([1.0, *(bound / norm**0.5 for bound in alone)])
+    target = sketch.mean[part.where] / shrink
     scatter = max(norm - float(target @ target), 0.0) / len(target)
     variance = scatter / sketch.count + 2.0 ** (-2 * VALUE_BITS)
     variance += (mean_noise(sketch) / shrink) ** 2
@@ -300,6 +298,18 @@ def read_atomic(sketch: Sketch | PrivateSketch) -> AtomicSketch:
     )
 
 
+def _atoms(
+    features: FourierFeatures | NystromFeatures,
+) -> tuple[AbstractAtoms, float]:
+    """Atoms, and the squared norm of a row's features: about 1 at most for Nyström."""
+    match features:
+        case FourierFeatures():
+            waves = features.frequencies.astype(np.float64)
+            return FourierAtoms(waves), features.sketch_size / 2
+        case NystromFeatures():
+            return nystrom_atoms(features), 1.0
+
+
 def nystrom_atoms(features: NystromFeatures) -> NystromAtoms:
     """The atoms of a Nyström map."""
     marks = np.asarray(features.landmarks, np.float64)
@@ -308,29 +318,14 @@ def nystrom_atoms(features: NystromFeatures) -> NystromAtoms:
     return NystromAtoms(marks, features.root.astype(np.float64), features.scale)
 
 
-def _find(
-    feature_map: AbstractFeatureMap,
-) -> tuple[FourierFeatures | NystromFeatures, slice, float]:
-    """The first part that has atoms, where it stands, and how much it was clipped."""
-    if isinstance(feature_map, FourierFeatures | NystromFeatures):
-        return feature_map, slice(0, feature_map.sketch_size), 1.0
-    if isinstance(feature_map, ClippedFeatures):
-        part, where, shrink = _find(feature_map.inner)
-        if part is feature_map.inner and part.norm_bound is not None:
-            # Fourier features all have the same norm, so clipping only shortens them.
-            norm = (part.sketch_size / 2) ** 0.5
-            shrink = min(1.0, feature_map.value_bound / norm)
-        return part, where, shrink
-    if isinstance(feature_map, ConcatenatedFeatures):
-        for index, inner in enumerate(feature_map.parts):
-            try:
-                part, where, shrink = _find(inner)
-            except FeatureMapError:
-                continue
-            start = feature_map.offset(index).start
-            return part, slice(start + where.start, start + where.stop), shrink
+def _find(feature_map: AbstractFeatureMap) -> Part[FourierFeatures | NystromFeatures]:
+    """The first part that has atoms."""
+    found = feature_map.find(FourierFeatures, NystromFeatures)
+    if found:
+        return found[0]
+    kinds = ", ".join(part.feature_map.kind for part in feature_map.parts())
     raise FeatureMapError(
-        f"a sketch of {feature_map.kind!r} features has no atoms to decode. Sketch "
+        f"a sketch of {kinds!r} features has no atoms to decode. Sketch "
         "with FourierFeatures or NystromFeatures."
     )
 

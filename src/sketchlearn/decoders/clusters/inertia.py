@@ -24,12 +24,11 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from sketchlearn.decoders.clusters.resolution import hides_rows
 from sketchlearn.decoders.density.cells import CellStatistics, lift_of
-from sketchlearn.decoders.density.decoder import plain_parts
 from sketchlearn.decoders.density.mixture import Clusters, Density
 from sketchlearn.decoders.moments.low_rank import Moments, second_moment_part
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -99,13 +98,12 @@ def bound_inertia(
     """
     noise = mean_noise(sketch)
     shares, means, lift = np.ones(1), moments.mean[None], None
-    for part, where in plain_parts(sketch.feature_map):
-        if isinstance(part, CellFeatures):
-            values = sketch.mean[where]
-            cells = CellStatistics.read(part, values, moments, noise=noise)
-            seen, lift = cells.shares > 0, lift_of(part)
-            shares = cells.shares[seen]
-            means = density.centre + cells.means[seen] @ lift.T
+    for part in sketch.feature_map.find(CellFeatures):
+        values = sketch.mean[part.where]
+        cells = CellStatistics.read(part.feature_map, values, moments, noise=noise)
+        seen, lift = cells.shares > 0, lift_of(part.feature_map)
+        shares = cells.shares[seen]
+        means = density.centre + cells.means[seen] @ lift.T
     means = means - moments.mean  # squares of huge rows would hide distances
     centres = clusters.centers - moments.mean
     distances = euclidean_distances(means, centres, squared=True)

@@ -303,11 +303,10 @@ def _require_units(
     feature_map: AbstractFeatureMap, model: IterativeCKM
 ) -> ActivationFeatures:
     spec = model.spec
-    if (
-        isinstance(feature_map, ActivationFeatures)
-        and feature_map.activation == spec.activation
-    ):
-        return feature_map
+    for part in feature_map.find(ActivationFeatures):
+        units = part.feature_map
+        if units is feature_map and units.activation == spec.activation:
+            return units
     raise FeatureMapError(
         f"this decoder reads sketches of {spec.activation!r} units; got a map of kind "
         f"{feature_map.kind!r}. Sketch with the model's feature_map()."

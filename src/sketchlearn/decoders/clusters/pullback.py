@@ -18,9 +18,8 @@ from sketchlearn.decoders.clusters.atoms import nystrom_atoms
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.clipping import ClippedFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.parts import Clip, all_clips
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["Linearised", "Pullback", "activate", "linearised"]
@@ -53,6 +52,15 @@ def linearised(feature_map: AbstractFeatureMap) -> Linearised:
     >>> values.ravel().tolist(), pull(np.ones((2, 1))).ravel().tolist()
     ([6.0, 0.0], [2.0, 0.0])
     """
+    parts = feature_map.parts()
+    whole = _beside([_plain(part.feature_map) for part in parts])
+    for clip in all_clips(parts):
+        whole = _clipped(whole, clip)
+    return whole
+
+
+def _plain(feature_map: AbstractFeatureMap) -> Linearised:
+    """A map that is neither clipped nor concatenated."""
     match feature_map:
         case FourierFeatures():
             units = _units(feature_map.frequencies, "fourier")
@@ -62,10 +70,6 @@ def linearised(feature_map: AbstractFeatureMap) -> Linearised:
             return _scaled(units, feature_map.scaling)
         case NystromFeatures():
             return _scaled(_nystrom(feature_map), feature_map.scaling)
-        case ClippedFeatures():
-            return _clipped(linearised(feature_map.inner), feature_map.value_bound)
-        case ConcatenatedFeatures():
-            return _beside([linearised(part) for part in feature_map.parts])
     raise FeatureMapError(
         f"a map of kind {feature_map.kind!r} has no differentiable form. Use Fourier, "
         "Nyström or activation features."
@@ -134,18 +138,26 @@ def _scaled(inner: Linearised, scaling: Scaling | None) -> Linearised:
     return phi
 
 
-def _clipped(inner: Linearised, bound: float) -> Linearised:
+def _clipped(inner: Linearised, clip: Clip) -> Linearised:
+    where, bound = clip.where, clip.norm_bound
+
     def phi(rows: Array) -> tuple[Array, Pullback]:
         values, pull = inner(rows)
-        squares = np.vecdot(values, values)[:, None]
+        own = values[:, where]
+        squares = np.vecdot(own, own)[:, None]
         is_long = squares > bound**2
         share = bound / np.sqrt(np.where(is_long, squares, bound**2))
 
         def pull_short(by: Array) -> Array:
-            along = np.vecdot(values, by)[:, None] / np.where(is_long, squares, np.inf)
-            return pull(share * (by - along * values))
+            mine = by[:, where]
+            along = np.vecdot(own, mine)[:, None] / np.where(is_long, squares, np.inf)
+            short = by.copy()
+            short[:, where] = share * (mine - along * own)
+            return pull(short)
 
-        return share * values, pull_short
+        short = values.copy()
+        short[:, where] = share * own
+        return short, pull_short
 
     return phi
 

@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.cells import CellStatistics
-from sketchlearn.decoders.density.decoder import plain_parts
 from sketchlearn.decoders.moments.low_rank import (
     Moments,
     NystromDecoder,
     second_moment_part,
 )
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -46,8 +45,7 @@ def narrow_features(sketch: Sketch | PrivateSketch, moments: Moments) -> list[in
     Empty if the rows can be seen. The moments are those of the sketch.
     """
     part, _ = second_moment_part(sketch.feature_map)
-    parts = [inner for inner, _ in plain_parts(sketch.feature_map)]
-    has_cells = any(isinstance(inner, CellFeatures) for inner in parts)
+    has_cells = bool(sketch.feature_map.find(CellFeatures))
     least = (_NARROW_CELLS if has_cells else _NARROW)[part.origin]
     if hides_rows(sketch, moments):
         return wide_features(moments)
@@ -66,17 +64,17 @@ def hides_rows(sketch: Sketch | PrivateSketch, moments: Moments) -> bool:
     """
     if isinstance(sketch, PrivateSketch):
         return False
-    for part, where in plain_parts(sketch.feature_map):
-        if isinstance(part, CellFeatures):
-            cells = CellStatistics.read(part, sketch.mean[where], moments)
-            shares, order = cells.shares, np.argsort(cells.shares)
-            rare = np.empty(len(shares), bool)
-            rare[order] = np.cumsum(shares[order]) < _RARE
-            usual = shares[~rare] @ cells.means[~rare] / max(shares[~rare].sum(), 1e-9)
-            squares = ((cells.means - usual) ** 2).sum(axis=1)
-            between = 2 * shares @ cells.means @ usual - usual @ usual
-            total = float(np.trace(cells.second) - between)
-            return bool(shares[rare] @ squares[rare] > (1 - _OTHERS) * total > 0)
+    for part in sketch.feature_map.find(CellFeatures):
+        values = sketch.mean[part.where]
+        cells = CellStatistics.read(part.feature_map, values, moments)
+        shares, order = cells.shares, np.argsort(cells.shares)
+        rare = np.empty(len(shares), bool)
+        rare[order] = np.cumsum(shares[order]) < _RARE
+        usual = shares[~rare] @ cells.means[~rare] / max(shares[~rare].sum(), 1e-9)
+        squares = ((cells.means - usual) ** 2).sum(axis=1)
+        between = 2 * shares @ cells.means @ usual - usual @ usual
+        total = float(np.trace(cells.second) - between)
+        return bool(shares[rare] @ squares[rare] > (1 - _OTHERS) * total > 0)
     return False
 
 

@@ -23,12 +23,11 @@ from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.density.blur import blurred_moments, variance_blur
 from sketchlearn.decoders.density.cell_moments import CellMoments
 from sketchlearn.decoders.density.cells import basis_of, centre_of
-from sketchlearn.decoders.density.decoder import plain_parts
 from sketchlearn.decoders.density.mixture import Density, lloyd
 from sketchlearn.decoders.moments.low_rank import Moments, NystromDecoder
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -242,9 +241,9 @@ class _Mixture:
 
 def find_cells(feature_map: AbstractFeatureMap) -> tuple[CellFeatures, slice] | None:
     """The cells with second moments inside a map, and where they stand."""
-    for part, where in plain_parts(feature_map):
-        if isinstance(part, CellFeatures) and part.n_crossed is not None:
-            return part, where
+    for part in feature_map.find(CellFeatures):
+        if part.feature_map.n_crossed is not None:
+            return part.feature_map, part.where
     return None
 
 

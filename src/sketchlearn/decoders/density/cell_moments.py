@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from sketchlearn.decoders.density.cells import CellStatistics, nearest
 from sketchlearn.decoders.moments.low_rank import Moments
 from sketchlearn.errors import TooNoisy
-from sketchlearn.features.subspace import CellFeatures
+from sketchlearn.features.cells import CellFeatures
 
 __all__ = ["CellMoments"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.mixture import Density, outside_variance
 from sketchlearn.decoders.moments.low_rank import Moments
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
+from sketchlearn.features.cells import CellFeatures
 
 __all__ = ["CellStatistics", "basis_of", "centre_of", "lift_of", "nearest"]
 
@@ -38,18 +38,18 @@ _NARROWEST = 1e-4
 """Least variance of a matched component, as a share of the mean variance."""
 
 
-def basis_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float64]:
+def basis_of(part: CellFeatures) -> NDArray[np.float64]:
     """B for rows in their own units, shape (d, r)."""
     basis = part.basis.astype(np.float64)
     return basis if part.scaling is None else basis * part.scaling.factor[:, None]
 
 
-def lift_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float64]:
+def lift_of(part: CellFeatures) -> NDArray[np.float64]:
     """How z of a planned map comes back to rows: shape (d, r)."""
     return np.asarray(np.linalg.pinv(basis_of(part)).T)
 
 
-def centre_of(part: CellFeatures | SubspaceFourierFeatures) -> NDArray[np.float64]:
+def centre_of(part: CellFeatures) -> NDArray[np.float64]:
     """Where z is zero, as a row."""
     if part.scaling is None:
         return part.centre

@@ -24,9 +24,6 @@ from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.density.blur import blurred_moments
 from sketchlearn.decoders.density.cells import (
     CellStatistics,
-    basis_of,
-    centre_of,
-    lift_of,
 )
 from sketchlearn.decoders.density.fourier_fit import (
     CovarianceShape,
@@ -44,19 +41,17 @@ from sketchlearn.decoders.moments.low_rank import (
 )
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.clipping import ClippedFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.subspace import CellFeatures, SubspaceFourierFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["DensityDecoder", "is_moments", "plain_parts", "principal_directions"]
+__all__ = ["DensityDecoder", "is_moments", "principal_directions"]
 
-_Fourier: TypeAlias = FourierFeatures | HarmonicFeatures | SubspaceFourierFeatures
+_Fourier: TypeAlias = FourierFeatures | HarmonicFeatures
 
 _PRIOR_ROWS = 4096
 _PRIOR_CELLS = 256
@@ -108,12 +103,11 @@ class DensityDecoder(AbstractDecoder[Density]):
         noise = mean_noise(sketch)
         waves: list[tuple[_Fourier, NDArray[np.float64]]] = []
         cells: CellStatistics | None = None
-        for part, where in plain_parts(sketch.feature_map):
-            values = sketch.mean[where]
-            if isinstance(part, CellFeatures):
-                cells = CellStatistics.read(part, values, moments, noise=noise)
-            elif isinstance(part, _Fourier):
-                waves.append((part, values))
+        for cell in sketch.feature_map.find(CellFeatures):
+            values = sketch.mean[cell.where]
+            cells = CellStatistics.read(cell.feature_map, values, moments, noise=noise)
+        for wave in sketch.feature_map.find(FourierFeatures, HarmonicFeatures):
+            waves.append((wave.feature_map, sketch.mean[wave.where]))
         if cells is not None:
             return Decoding(self._from_cells(cells, waves, moments, noise))
         if waves:
@@ -144,7 +138,7 @@ class DensityDecoder(AbstractDecoder[Density]):
         moments: Moments,
         noise: float,
     ) -> Decoding[Density]:
-        lift = self._axes(parts[0][0], moments)
+        lift = self._axes(moments)
         if not lift.shape[1]:
             return Decoding(_constant(moments))
         target = _target(parts, moments, lift)
@@ -215,13 +209,8 @@ class DensityDecoder(AbstractDecoder[Density]):
         ]
         return min(fits, key=lambda fit: fit.loss)
 
-    def _axes(self, part: _Fourier, moments: Moments) -> NDArray[np.float64]:
+    def _axes(self, moments: Moments) -> NDArray[np.float64]:
         """Directions in which rows have unit variance, shape (d, r)."""
-        if isinstance(part, SubspaceFourierFeatures):
-            basis, lift = basis_of(part), lift_of(part)
-            values, vectors = np.linalg.eigh(basis.T @ moments.covariance @ basis)
-            kept = values > max(_FLAT * values[-1], 1e-300)
-            return np.asarray(lift @ (vectors[:, kept] * np.sqrt(values[kept])))
         if self.shape == "diag":
             spread = np.sqrt(np.maximum(moments.structure.variances, 0.0))
             return np.diag(spread)[:, spread > _FLAT**0.5 * spread.max()]
@@ -231,8 +220,8 @@ class DensityDecoder(AbstractDecoder[Density]):
 
 def is_moments(feature_map: AbstractFeatureMap) -> bool:
     """Whether a map holds moments alone, which cannot tell clusters apart."""
-    moments = MomentFeatures | CrossMomentFeatures
-    return all(isinstance(part, moments) for part, _ in plain_parts(feature_map))
+    found = feature_map.find(MomentFeatures, CrossMomentFeatures)
+    return len(found) == len(feature_map.parts())
 
 
 def principal_directions(
@@ -244,20 +233,6 @@ def principal_directions(
     return values[kept][::-1], vectors[:, kept][:, ::-1]
 
 
-def plain_parts(
-    feature_map: AbstractFeatureMap, start: int = 0
-) -> list[tuple[AbstractFeatureMap, slice]]:
-    """The plain maps inside a map, and where their features stand."""
-    if isinstance(feature_map, ClippedFeatures):
-        return plain_parts(feature_map.inner, start)
-    if isinstance(feature_map, ConcatenatedFeatures):
-        found: list[tuple[AbstractFeatureMap, slice]] = []
-        for index, part in enumerate(feature_map.parts):
-            found += plain_parts(part, start + feature_map.offset(index).start)
-        return found
-    return [(feature_map, slice(start, start + feature_map.sketch_size))]
-
-
 def _target(
     parts: list[tuple[_Fourier, NDArray[np.float64]]],
     moments: Moments,
@@ -267,12 +242,9 @@ def _target(
     frequencies, turned = [], []
     for part, values in parts:
         waves, h = part.frequencies.astype(np.float64), part.sketch_size // 2
-        if isinstance(part, SubspaceFourierFeatures):
-            waves, origin = basis_of(part) @ waves, centre_of(part)
-        else:
-            scaling = part.scaling or Scaling.identity(part.n_features)
-            waves, origin = scaling.factor[:, None] * waves, scaling.shift
-        phases = (moments.mean - origin) @ waves
+        scaling = part.scaling or Scaling.identity(part.n_features)
+        waves = scaling.factor[:, None] * waves
+        phases = (moments.mean - scaling.shift) @ waves
         turned.append((values[:h] + 1j * values[h:]) * np.exp(-1j * phases))
         frequencies.append(waves.T @ lift)
     z = np.concatenate(turned)

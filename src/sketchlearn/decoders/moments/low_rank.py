@@ -53,8 +53,6 @@ from sketchlearn.errors import (
     RowRangeError,
 )
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.clipping import ClippedFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch
@@ -64,6 +62,7 @@ __all__ = [
     "CorrelationEstimate",
     "Moments",
     "NystromDecoder",
+    "NystromTuning",
     "decode_moments",
     "feature_numbers",
     "second_moment_part",
@@ -143,22 +142,33 @@ class CorrelationEstimate(Protocol):
 
 @final
 @dataclass(frozen=True)
+class NystromTuning:
+    """Hand-tuned numbers of :class:`NystromDecoder`."""
+
+    bulk: float = 0.6
+    """Share of the smallest sketched eigenvalue that is left to the diagonal, where
+    that explains no variance twice. Set by the LRE of ``benchmarks/pca.py`` on training
+    sets."""
+
+
+@final
+@dataclass(frozen=True)
 class NystromDecoder(AbstractDecoder[Moments]):
     """Mean and covariance from a sketch of moments or cross moments.
 
     Parameters
     ----------
-    bulk : float
-        Share of the smallest sketched eigenvalue that is left to the diagonal.
     clamp : bool
         Bring the numbers of a private sketch back into their public bounds first.
     with_doubt : bool
         Also estimate ``doubt``, for covariances that will be inverted.
+    tuning : NystromTuning
+        Hand-tuned numbers.
     """
 
-    bulk: float = 0.6
     clamp: bool = True
     with_doubt: bool = False
+    tuning: NystromTuning = NystromTuning()
 
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
@@ -172,7 +182,7 @@ class NystromDecoder(AbstractDecoder[Moments]):
         """Correlations P from P Ω and Ω, both (d, n_columns), as factors."""
         shortest = float(np.linalg.norm(omega, axis=0).min())
         floor = 2 * noise * omega.shape[1] ** 0.5 / max(shortest, 1e-300)
-        loadings = _loadings(seen, omega, self.bulk, floor)
+        loadings = _loadings(seen, omega, self.tuning.bulk, floor)
         return LowRankCovariance(loadings, 1 - np.vecdot(loadings, loadings))
 
     def correlate(
@@ -215,7 +225,8 @@ def decode_moments(
         structure, doubt, residual, directions = _completed(
             part, second, noise, mean, correlate, with_doubt
         )
-    if not noise and not isinstance(sketch.feature_map, ClippedFeatures):
+    clipped = any(found.clips for found in sketch.feature_map.parts())
+    if not noise and not clipped:
         _warn_of_coarse_rounding(structure.variances, part, sketch.count)
     scaling = part.scaling or Scaling.identity(d)
     _require_representable(structure.variances, scaling)
@@ -309,22 +320,13 @@ def second_moment_part(
     feature_map: AbstractFeatureMap,
 ) -> tuple[MomentFeatures | CrossMomentFeatures, slice]:
     """The part of a map that holds second moments, and where it stands."""
-    if isinstance(feature_map, ClippedFeatures):
-        return second_moment_part(feature_map.inner)
-    if isinstance(feature_map, CrossMomentFeatures):
-        return feature_map, slice(0, feature_map.sketch_size)
-    if isinstance(feature_map, MomentFeatures) and feature_map.order == "covariance":
-        return feature_map, slice(0, feature_map.sketch_size)
-    if isinstance(feature_map, ConcatenatedFeatures):
-        for index, part in enumerate(feature_map.parts):
-            try:
-                found, inner = second_moment_part(part)
-            except FeatureMapError:
-                continue
-            start = feature_map.offset(index).start
-            return found, slice(start + inner.start, start + inner.stop)
+    for part in feature_map.find(MomentFeatures, CrossMomentFeatures):
+        found = part.feature_map
+        if not isinstance(found, MomentFeatures) or found.order == "covariance":
+            return found, part.where
+    kinds = ", ".join(part.feature_map.kind for part in feature_map.parts())
     raise FeatureMapError(
-        f"a sketch of {feature_map.kind!r} features holds no second moments. Sketch "
+        f"a sketch of {kinds!r} features holds no second moments. Sketch "
         "with the map that plan(n_features) of the estimator gives."
     )
 

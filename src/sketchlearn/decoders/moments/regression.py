@@ -14,6 +14,7 @@ ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, final
@@ -22,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.covariance import AbstractCovariance
-from sketchlearn.decoders.moments.low_rank import DOUBT, Moments
+from sketchlearn.decoders.moments.low_rank import DOUBT, Moments, feature_numbers
 from sketchlearn.decoders.moments.noise_floor import spectral_edge
-from sketchlearn.errors import RowRangeError
+from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 
-__all__ = ["Regression", "fit_regression"]
+__all__ = ["Regression", "fit_regression", "split_targets"]
 
 NOISE_PENALTY = 0.5
 """Variances to add to those of noisy features, in units of the edge of the noise."""
@@ -130,6 +132,39 @@ def fit_regression(
     return Regression(
         coef, intercept, variance, explained, np.array(of_noise), _unseen(doubt, own)
     )
+
+
+def split_targets(
+    part: MomentFeatures | CrossMomentFeatures, asked: Sequence[int] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the features and of the targets among what was sketched.
+
+    Parameters
+    ----------
+    part : MomentFeatures or CrossMomentFeatures
+        What was sketched of second moments.
+    asked : sequence of int, optional
+        The targets; by default those the map was planned for.
+
+    Examples
+    --------
+    >>> xs, ys = split_targets(MomentFeatures(3, order="covariance"), [-1])
+    >>> xs.tolist(), ys.tolist()
+    ([0, 1], [2])
+    """
+    if asked is None and not part.targets:
+        raise FeatureMapError(
+            "this sketch was not planned with targets. Say which of its features "
+            "are the targets: fit_sketch(sketch, targets=[...])."
+        )
+    wanted = part.targets if asked is None else asked
+    targets = feature_numbers("targets", wanted, part.n_features)
+    if len(set(targets.tolist())) < len(targets):
+        raise FeatureMapError(f"targets names a feature twice: {asked!r}.")
+    features = np.setdiff1d(np.arange(part.n_features), targets)
+    if not len(features):
+        raise FeatureMapError("no feature is left beside the targets.")
+    return features, targets
 
 
 def _possible(

@@ -1,0 +1,92 @@
+"""Figures for k-means: ratio by sketch size, time by rows, ratio by epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from sketchlearn.experiments.kmeans.comparison import KMeansResults
+from sketchlearn.experiments.kmeans.methods import METHODS, OURS
+from sketchlearn.experiments.kmeans.privacy import PrivateRatios
+from sketchlearn.experiments.kmeans.timing import LLOYD, TimingCurves
+from sketchlearn.experiments.protocol import DELTA, EPSILONS, mean_by_size
+from sketchlearn.report import Line, LinePanel, draw_lines
+
+__all__ = ["draw_private_ratios", "draw_ratios", "draw_times"]
+
+_COLOURS = {name: f"C{number}" for number, name in enumerate(METHODS)}
+_NO_NOISE = 100.0
+"""Place on the axis of epsilon."""
+
+_CEILING = 2.5
+"""Where larger ratios are drawn, or those of the smallest epsilon would hide the rest;
+the tables have them all."""
+
+_REGULAR = "regular"
+"""How Iterative CKM that was trained without noise is labelled."""
+
+
+def draw_ratios(results: KMeansResults, path: Path) -> Path:
+    """Mean ratio against sketch size: on all sets, and on those all methods share."""
+    everywhere = list(results.sets)
+    shared = [
+        name
+        for name in everywhere
+        if any(name in results.shared_sets(size) for size in results.sizes)
+    ]
+    panels = []
+    for names in [everywhere] + [shared] * (shared != everywhere):
+        lines = []
+        for method, found in results.ratios.items():
+            means = mean_by_size(found, names, results.sizes)
+            if method != "mean" and not np.isnan(means).all():
+                style = "o-" if method == OURS else ".--"
+                label, colour = METHODS[method], _COLOURS[method]
+                lines.append(Line(label, results.sizes, means, style, colour))
+        ticks = [(float(size), str(size)) for size in results.sizes]
+        title, x_label = f"mean over {len(names)} real sets", "numbers in the sketch"
+        panels.append(LinePanel(title, x_label, "ratio", lines, True, ticks))
+    return draw_lines(panels, path, title="Inertia over Lloyd's by sketch size")
+
+
+def draw_times(curves: TimingCurves, path: Path) -> Path:
+    """Seconds, on a logarithmic scale, against the number of rows."""
+    labels = {**METHODS, LLOYD: "scikit-learn, 10 starts"}
+    lines = [
+        Line(labels[name], curves.counts, np.log10(values).tolist(), "o-")
+        for name, values in curves.seconds.items()
+    ]
+    title = f"{curves.n_features} features, {curves.sketch_size} numbers"
+    panel = LinePanel(title, "rows", "log10 of seconds", lines, log_x=True)
+    return draw_lines([panel], path, title="Time by number of rows")
+
+
+def draw_private_ratios(found: PrivateRatios, path: Path) -> Path:
+    """Inertia ratio against epsilon: ours by rounds, and Iterative CKM in one panel."""
+    places = [*EPSILONS, _NO_NOISE]
+    panels: dict[str, list[Line]] = {}
+    for method, by_size in found.ratios.items():
+        name, _, training = method.partition(", ")
+        lines = panels.setdefault(name, [])
+        style = "o--" if training == _REGULAR else "o-"
+        for number, (size, values) in enumerate(by_size.items()):
+            label = ", ".join([f"m = {size}", *[training] * bool(training)])
+            heights = [_height(value) for value in values]
+            lines.append(Line(label, places, heights, style, f"C{number}"))
+    ends = [EPSILONS[0], _NO_NOISE]
+    at_mean = Line(METHODS["mean"], ends, [found.mean] * 2, "--", "0.5")
+    ticks = [(value, f"{value:g}") for value in EPSILONS]
+    ticks.append((_NO_NOISE, "no noise"))
+    x_label, y_label = f"ε (δ = {DELTA:g})", f"ratio, {_CEILING:g} if larger"
+    drawn = [
+        LinePanel(name, x_label, y_label, [*lines, at_mean], True, ticks)
+        for name, lines in panels.items()
+    ]
+    title = f"Private k-means of MNIST, {found.n_rows} rows: inertia over Lloyd's"
+    return draw_lines(drawn, path, title=title, n_columns=len(drawn))
+
+
+def _height(value: float | None) -> float:
+    """Of a ratio in the figure of privacy; a gap where there is none."""
+    return float("nan") if value is None else min(value, _CEILING)

@@ -1,0 +1,69 @@
+"""Training the paper's networks for PCA at every sketch size of the comparison."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sketchlearn.experiments.pca.comparison import SIZES
+from sketchlearn.experiments.pca.methods import weights_file
+from sketchlearn.files.weights import save_weights
+from sketchlearn.meta.config import RunConfig
+from sketchlearn.meta.datasets import load_folder
+
+__all__ = ["train_networks"]
+
+Say = Callable[[str], object]
+
+
+def train_networks(
+    config: RunConfig,
+    data: str | os.PathLike[str],
+    weights: str | os.PathLike[str],
+    *,
+    sizes: Sequence[int] = SIZES,
+    say: Say = lambda text: None,
+) -> bool:
+    """Train the paper's SQNet for every size that has no weights yet.
+
+    Only datasets of the training split are read. A training that was interrupted goes
+    on where it stopped.
+
+    Parameters
+    ----------
+    config : RunConfig
+        As in ``configs/pca-sqnet.toml``; its sketch size is replaced.
+    data : path
+        Holds ``data/MANIFEST.json``.
+    weights : path
+        Where to put ``pca-sqnet-{size}.safetensors``; made if it does not exist.
+    sizes : sequence of int
+        Sketch sizes.
+    say : callable
+        Receives lines of progress.
+
+    Returns
+    -------
+    bool
+        False if the training was interrupted.
+    """
+    # Training needs torch, which nothing else here does.
+    runs = importlib.import_module("sketchlearn.meta.runs")
+    folder = Path(weights)
+    folder.mkdir(parents=True, exist_ok=True)
+    datasets = load_folder(Path(data, "data"), split="train")
+    for size in sizes:
+        path = folder / weights_file(size)
+        if path.is_file():
+            say(f"{path} exists: not trained again.")
+            continue
+        say(f"training {path.name} ...")
+        sized = replace(config, model={**config.model, "sketch_size": size})
+        done = runs.train_run(sized, datasets, folder=f"{path}.run")
+        if done.result.stopped == "interrupt":
+            return False
+        save_weights(done.model.to_weights(done.card), path)
+    return True

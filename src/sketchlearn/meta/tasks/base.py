@@ -1,0 +1,53 @@
+"""What ``sketchlearn train`` can train: a task has a name and says how it is built.
+
+A task is a :class:`Task` at the top level of a module of this folder; there is no list
+to put it into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from sketchlearn.discovery import values_declared
+from sketchlearn.meta.backend import nn
+from sketchlearn.meta.config import RunConfig, TrainConfig
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.evolution import EvolveResult
+from sketchlearn.meta.problems import AbstractProblem
+
+__all__ = ["Task", "find_tasks"]
+
+Builder = Callable[
+    [RunConfig, Sequence[MetaDataset], Sequence[MetaDataset]],
+    tuple[nn.Module, AbstractProblem],
+]
+Search = Callable[[Any, Any, TrainConfig], EvolveResult | None]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A kind of training."""
+
+    name: str
+    """What a configuration file calls it."""
+
+    build: Builder
+    """Module and problem of a configuration, its training and its held-out datasets."""
+
+    search: Search | None = None
+    """Search in place before the training, of module, problem and settings of the
+    trainer; it returns None if the configuration asks for none."""
+
+
+def find_tasks() -> dict[str, Task]:
+    """All tasks by name.
+
+    Examples
+    --------
+    >>> ", ".join(find_tasks())
+    'correlations, iterative-ckm, second-moment'
+    """
+    return {task.name: task for task in values_declared(Task, "sketchlearn.meta.tasks")}

@@ -1,0 +1,241 @@
+"""Iterative CKM is learned on some datasets, and serves others of any width."""
+
+import numpy as np
+import pytest
+import torch
+
+from sketchlearn import sketch_rows
+from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
+from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
+from sketchlearn.meta.ckm import TrainableCKM
+from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.descent import kmeans_loss
+from sketchlearn.meta.runs import train_run
+from sketchlearn.meta.tasks.base import find_tasks
+from sketchlearn.meta.tasks.iterative_ckm import (
+    ClusteringConfig,
+    ClusteringProblem,
+    build_ckm,
+    evolve_ckm,
+)
+from sketchlearn.meta.trainer import train
+from sketchlearn.privacy.mechanisms import gaussian_sigma
+from sketchlearn.registry import load_card, load_model
+
+
+def blobs(name, n_features, seed):
+    """Four tight clusters with a constant feature beside."""
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(-3, 7, size=(4, n_features))
+    rows = centres[rng.integers(4, size=300)] + 0.3 * rng.normal(size=(300, n_features))
+    return MetaDataset.from_arrays(name, np.column_stack([rows, np.full(300, 5.0)]))
+
+
+TRAINING = [blobs("a", 2, 0), blobs("b", 3, 1), blobs("c", 5, 2)]
+HELD_OUT = [blobs("d", 3, 3), blobs("e", 4, 4)]
+SMALL = {"episodes": 2, "n_rows": 64, "clusters": (4, 4), "sizes": (40, 60)}
+
+
+def make_problem(**settings):
+    return ClusteringProblem(TRAINING, HELD_OUT, ClusteringConfig(**SMALL | settings))
+
+
+def draw(problem, seed=0):
+    return problem.draw(np.random.default_rng(seed))
+
+
+def test_an_episode_has_scaled_rows_without_constant_features_padded_to_one_width():
+    batch = draw(make_problem(episodes=3))
+    assert batch.n_features.tolist() == [2, 3, 5]
+    assert batch.support.shape == batch.query.shape == (3, 64, 5)
+    assert batch.support.abs().max() <= 1
+    for i, d in enumerate([2, 3, 5]):
+        assert batch.support[i, :, :d].std(dim=0).min() > 0
+        for padded in (batch.support[i].T, batch.directions[i], batch.start[i].T):
+            assert not padded[d:].any()
+        assert torch.allclose(batch.directions[i].norm(dim=0), torch.ones(1))
+
+
+def test_every_batch_has_narrow_and_wide_datasets():
+    problem = make_problem()
+    widths = [draw(problem, seed).n_features.tolist() for seed in range(20)]
+    assert {tuple(pair) for pair in widths} == {(2, 5), (3, 5)}
+
+
+def test_no_row_is_both_sketched_and_judged():
+    rows = np.arange(200.0)[:, None]
+    ramp = MetaDataset.from_arrays("ramp", rows)
+    problem = ClusteringProblem([ramp], HELD_OUT, ClusteringConfig(**SMALL))
+    batch = draw(problem)
+    support, query = (
+        set(part.ravel().tolist()) for part in (batch.support, batch.query)
+    )
+    assert len(support) == len(query) == 64
+    assert not support & query
+
+
+def test_lloyds_own_centroids_have_loss_zero(monkeypatch):
+    problem = make_problem()
+    batch = draw(problem)
+    model = TrainableCKM(CKMSpec())
+    monkeypatch.setattr(problem, "_decode", lambda model, batch: batch.reference)
+    assert float(problem.loss(model, batch)) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_hungarian_loss_is_added_with_its_weight():
+    """Far from the reference both terms are known in closed form: k = 1 here."""
+    losses = []
+    for weight in (0.0, 1.0, 3.0):
+        problem = make_problem(clusters=(1, 1), hungarian=weight)
+        batch = draw(problem)
+        with torch.no_grad():
+            losses.append(float(problem.loss(TrainableCKM(CKMSpec(n_steps=1)), batch)))
+            found = problem._decode(TrainableCKM(CKMSpec(n_steps=1)), batch)
+    away = (found - batch.reference).square().sum(dim=(1, 2))
+    expected = float((away / kmeans_loss(batch.query, batch.reference)).mean())
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)
+    assert losses[2] - losses[0] == pytest.approx(3 * expected, rel=1e-4)
+
+
+def test_noise_is_that_of_a_release_of_the_imitated_size():
+    problem = make_problem(epsilon=0.5, delta=0.01, released_rows=1000)
+    means = torch.zeros(50, 400)
+    noise = problem._release(means, 200, seed=0)
+    sigma = gaussian_sigma(200**0.5, 0.5, 0.01) / 1000
+    assert float(noise.std()) == pytest.approx(sigma, rel=0.03)
+    assert torch.equal(noise, problem._release(means, 200, seed=0))
+
+
+def test_decoding_padded_episodes_equals_decoding_each_alone():
+    problem = make_problem(episodes=3)
+    batch, model = draw(problem), TrainableCKM(CKMSpec(n_steps=40))
+    with torch.no_grad():
+        together = problem._decode(model, batch)
+        for i, d in enumerate([2, 3, 5]):
+            units, n_features = batch.directions.shape[-1] // 2, torch.tensor(float(d))
+            matrix = model.matrix(
+                batch.directions[i, :d, :units], batch.positions[i, :units], n_features
+            )
+            phases = batch.support[i, :, :d] @ matrix
+            target = torch.cat([phases.cos(), phases.sin()], dim=1).mean(dim=0)
+            start = batch.start[i, :, :d]
+            alone = model.fit(target, matrix, start, n_features=n_features).centroids
+            assert torch.allclose(together[i, :, :d], alone, atol=0.02)
+            assert not together[i, :, d:].any()
+
+
+def test_gradients_reach_every_number_through_the_whole_descent():
+    problem = make_problem(backward_steps=20)
+    model = TrainableCKM(CKMSpec(n_steps=20))
+    problem.loss(model, draw(problem)).backward()
+    for value in model.numbers.values():
+        assert torch.isfinite(value.grad)
+        assert value.grad != 0
+
+
+def test_gradients_through_the_last_steps_leave_the_start_out():
+    problem, model = make_problem(backward_steps=3), TrainableCKM(CKMSpec(n_steps=20))
+    problem.loss(model, draw(problem)).backward()
+    assert model.numbers["initial_std"].grad is None
+    assert model.numbers["radius"].grad != 0
+
+
+def test_gaussian_clusters_are_trained_on_and_others_of_them_held_out():
+    problem = make_problem(synthetic=5)
+    drawn = [data.name for data in problem.datasets if not data.real]
+    assert len(drawn) == 5
+    assert sum(len(case.support) for case in problem._cases) == 2 * (len(HELD_OUT) + 2)
+    again = make_problem(synthetic=5)
+    assert [data.name for data in again.datasets if not data.real] == drawn
+
+
+@pytest.mark.parametrize("learn", [evolve_ckm, train])
+def test_ngopt_and_gradients_lower_the_score_on_held_out_datasets(learn):
+    """One centroid, whose steps are too small to reach the mean at first."""
+    problem = make_problem(
+        clusters=(1, 1), search_steps=20, search_batches=1, optimisers=["adam"]
+    )
+    model = TrainableCKM(CKMSpec(n_steps=10))
+    with torch.no_grad():
+        model.numbers["rate"].fill_(-7.0)
+        model.numbers["initial_std"].fill_(0.0)
+        start = problem.validate(model)["score"]
+    config = TrainConfig(steps=4, learning_rate=0.6, validate_every=4)
+    assert learn(model, problem, config).best_score < start - 0.1
+
+
+def test_every_choice_is_tried_and_the_best_is_in_the_spec():
+    problem = make_problem(
+        search_steps=4, activations=["fourier", "tanh"], optimisers=["adam", "sgd"]
+    )
+    model = TrainableCKM(CKMSpec(n_steps=5))
+    result = evolve_ckm(model, problem, TrainConfig(steps=1))
+    tried = {(record["activation"], record["optimiser"]) for record in result.history}
+    assert len(tried) == 4
+    best = (result.settings["activation"], result.settings["optimiser"])
+    assert (model.spec.activation, model.spec.optimiser) == best
+
+
+@pytest.mark.parametrize("search_steps", [0, 3])
+def test_a_run_searches_before_it_trains_and_its_card_says_so(search_steps):
+    config = RunConfig(
+        task="iterative-ckm",
+        train=TrainConfig(steps=0),
+        data=DataConfig(held_out=["d", "e"]),
+        model={"n_steps": 5},
+        problem={**SMALL, "search_steps": search_steps, "search_batches": 1},
+    )
+    done = train_run(config, [*TRAINING, *HELD_OUT])
+    if not search_steps:
+        assert done.search is None
+        assert "search" not in done.card
+        return
+    found = done.card["search"]
+    assert found["evaluations"] == 2  # of each of two optimisers, one
+    assert found["settings"]["optimiser"] == done.model.spec.optimiser
+    with torch.no_grad():
+        score = make_problem().validate(done.model)["score"]
+    assert found["score"] == pytest.approx(score) == done.search.best_score
+
+
+def test_the_task_builds_the_papers_form_with_one_matrix():
+    config = RunConfig(
+        task="iterative-ckm",
+        train=TrainConfig(steps=1),
+        model={"sketch_size": 20, "n_steps": 5},
+        problem=SMALL,
+    )
+    assert find_tasks()["iterative-ckm"].build is build_ckm
+    model, problem = build_ckm(config, TRAINING, HELD_OUT)
+    assert model.weight.shape == (196, 10)
+    assert draw(problem).directions.shape[-1] == 20
+    frozen = model.freeze()
+    narrow, wide = (frozen.feature_map(d, 20).matrix for d in (3, 196))
+    assert np.array_equal(narrow, wide[:3])
+    with pytest.raises(FeatureMapError, match="up to 196 features into 20 numbers"):
+        frozen.feature_map(3, 22)
+
+
+def test_datasets_must_not_be_on_both_sides_and_relu_has_no_private_form():
+    with pytest.raises(RowsError, match="common: d"):
+        ClusteringProblem(HELD_OUT, HELD_OUT[:1], ClusteringConfig())
+    with pytest.raises(ConfigError, match="no norm bound"):
+        ClusteringConfig(epsilon=1.0, activations=["relu"])
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("kmeans-ckm", 300), ("kmeans-ckm-private", 300), ("kmeans-ckm-196", 1000)],
+)
+def test_shipped_models_find_far_clusters_and_say_how_they_were_made(name, size):
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.1, 0.1, 0.2], [0.9, 0.2, 0.8], [0.4, 0.9, 0.5]])
+    rows = centres[rng.integers(3, size=3000)] + 0.02 * rng.normal(size=(3000, 3))
+    model = load_model(name)
+    sketch = sketch_rows(rows, model.feature_map(3, size, seed=1))
+    found = model.decoder(3).decode(sketch).params.centres
+    assert np.linalg.norm(centres[:, None] - found, axis=2).min(axis=1).max() < 0.05
+    card = load_card(name)
+    assert not set(card["train_datasets"]) & set(card["held_out_datasets"])
+    assert {"command", "seed", "limits", "results"} <= set(card)

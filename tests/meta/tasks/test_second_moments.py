@@ -1,0 +1,313 @@
+"""Second-moment decoders learn from correlations of training datasets alone.
+
+Losses are what their formulas say, episodes are correlation matrices, and no number of
+a held-out dataset is ever drawn.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from torch import nn
+
+from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
+from sketchlearn.errors import ConfigError, FeatureMapError
+from sketchlearn.features.moments import random_groups
+from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
+from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
+from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.prior import PriorNetwork
+from sketchlearn.meta.runs import build_run, train_run
+from sketchlearn.meta.sqnet import TrainableSQNet
+from sketchlearn.meta.tasks.correlations import CorrelationConfig, CorrelationProblem
+from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
+from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+from sketchlearn.sqnet import SQNetSpec
+
+
+def alike(name, d, correlation, *, constant=0):
+    """A dataset whose features all have the same correlation, and constant ones."""
+    rng = np.random.default_rng(d)
+    rows = rng.normal(size=(200, d))
+    rows -= rows.mean(axis=0)
+    white = rows @ np.linalg.inv(np.linalg.cholesky(rows.T @ rows / 200)).T
+    wanted = np.full((d, d), correlation) + (1 - correlation) * np.eye(d)
+    mixed = white @ np.linalg.cholesky(wanted).T
+    table = np.concatenate([mixed, np.full((200, constant), 5.0)], axis=1)
+    return MetaDataset.from_arrays(name, table.astype(np.float32))
+
+
+def mixed(name, d, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(100, d)) @ rng.normal(size=(d, d))
+    return MetaDataset.from_arrays(name, rows.astype(np.float32))
+
+
+def off_diagonal(matrices):
+    d = matrices.shape[-1]
+    return matrices[..., ~np.eye(d, dtype=bool)]
+
+
+def moments(d, seed, count=3):
+    rng = np.random.default_rng(seed)
+    roots = rng.normal(size=(count, d, 2 * d))
+    return torch.from_numpy(roots @ roots.transpose(0, 2, 1) / (2 * d))
+
+
+@pytest.mark.parametrize("d", [2, 5, 30])
+def test_the_log_ratio_of_areas_is_the_log_relative_error_of_pca(d):
+    found, truth = moments(d, 0), moments(d, 1)
+    ratios = log_area_ratio(found, truth).numpy()
+    for ratio, one, other in zip(ratios, found.numpy(), truth.numpy(), strict=True):
+        error, least = (
+            pca_reconstruction_error(other, np.linalg.eigh(matrix)[1][:, ::-1].T, d)
+            for matrix in (one, other)
+        )
+        assert ratio == pytest.approx(log_relative_error(error, least), abs=1e-9)
+        assert ratio > 0
+
+
+def test_the_gradient_of_the_log_ratio_is_that_of_finite_differences():
+    truth = moments(5, 1)
+    found = (moments(5, 0) + torch.diag(torch.arange(5.0))).requires_grad_()
+    assert torch.autograd.gradcheck(lambda a: log_area_ratio(a, truth, 1e-9), found)
+
+
+def test_equal_eigenvalues_have_a_finite_gradient():
+    found = torch.eye(4, dtype=torch.float64)[None].requires_grad_()
+    log_area_ratio(found, moments(4, 0, 1)).sum().backward()
+    assert torch.isfinite(found.grad).all()
+
+
+@pytest.mark.parametrize("d", [1, 4, 9])
+def test_steins_loss_is_the_gaussian_likelihood(d):
+    rng = np.random.default_rng(d)
+    rows = rng.normal(size=(50, d)) @ rng.normal(size=(d, d))
+    truth, found = torch.from_numpy(rows.T @ rows / 50)[None], moments(d, 2, 1)
+    model = multivariate_normal(np.zeros(d), found[0].numpy() + 0.01 * np.eye(d))
+    expected = -2 * np.mean(model.logpdf(rows)) / d - np.log(2 * np.pi)
+    assert stein_loss(found, truth).item() == pytest.approx(expected, rel=1e-9)
+
+
+SETTINGS = CorrelationConfig(episodes=2, max_features=30, max_numbers=300.0)
+PLAIN = replace(SETTINGS, augment=0.0, flips=0.0)
+
+
+def test_only_training_datasets_are_drawn():
+    training = [alike("a", 30, 0.5), alike("b", 35, 0.2, constant=3)]
+    problem = CorrelationProblem(training, [alike("c", 30, 0.8)], PLAIN)
+    drawn = set()
+    for seed in range(20):
+        matrices, _ = problem.draw(np.random.default_rng(seed))
+        values = off_diagonal(matrices.numpy())
+        assert np.abs(values - values[:, :1]).max() < 1e-4  # one dataset each
+        drawn |= set(np.round(values[:, 0], 2).tolist())
+    assert {round(value, 2) for value in drawn} == {0.2, 0.5}
+
+
+def test_an_episode_is_a_sub_matrix_of_a_dataset():
+    data = mixed("a", 30, 0)
+    whole = np.corrcoef(data.rows.T.astype(np.float64))
+    problem = CorrelationProblem([data], [], PLAIN)
+    known = np.sort(off_diagonal(whole))
+    for seed in range(10):
+        values = off_diagonal(problem.draw(np.random.default_rng(seed))[0].numpy())
+        place = np.clip(np.searchsorted(known, values), 1, len(known) - 1)
+        nearest = np.minimum(
+            np.abs(known[place] - values), np.abs(known[place - 1] - values)
+        )
+        assert nearest.max() < 1e-5
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.0])
+@pytest.mark.parametrize("flips", [0.0, 1.0])
+def test_every_episode_is_a_correlation_matrix(augment, flips):
+    shares = {"image": 0.5, "synthetic": 0.5}
+    config = replace(SETTINGS, augment=augment, flips=flips, shares=shares)
+    data = replace(mixed("a", 40, 0), kind="image")
+    problem = CorrelationProblem([data], [], config)
+    for seed in range(10):
+        matrices, omega = problem.draw(np.random.default_rng(seed))
+        assert matrices.dtype == omega.dtype == torch.float32
+        assert torch.allclose(
+            torch.diagonal(matrices, dim1=1, dim2=2), torch.ones(()), atol=1e-5
+        )
+        assert torch.allclose(matrices, matrices.mT, atol=1e-6)
+        assert torch.linalg.eigvalsh(matrices.double()).min() > -1e-4
+
+
+def test_a_batch_is_a_sketch_that_does_not_hold_all_and_is_repeatable():
+    problem = CorrelationProblem([mixed("a", 30, 0)], [], SETTINGS)
+    shapes = set()
+    for seed in range(20):
+        matrices, omega = problem.draw(np.random.default_rng(seed))
+        d, columns = omega.shape[1:]
+        assert matrices.shape == (len(omega), d, d)
+        assert d * columns < d * (d + 1) / 2
+        again = problem.draw(np.random.default_rng(seed))
+        assert torch.equal(matrices, again[0])
+        assert torch.equal(omega, again[1])
+        shapes.add((d, columns))
+    assert len(shapes) > 5
+
+
+def test_shares_choose_the_kinds_and_unknown_kinds_are_refused():
+    image = replace(alike("a", 30, 0.5), kind="image")
+    made = replace(alike("b", 30, 0.2), kind="image", real=False)
+    for kind, expected in (("image", 0.5), ("simulated", 0.2)):
+        config = replace(PLAIN, shares={kind: 1.0})
+        matrices, _ = CorrelationProblem([image, made], [], config).draw(
+            np.random.default_rng(0)
+        )
+        values = off_diagonal(matrices.numpy())
+        assert np.abs(values - expected).max() < 1e-4
+    with pytest.raises(ConfigError, match="no dataset is of kind 'sound'; there are"):
+        CorrelationProblem([image], [], replace(PLAIN, shares={"sound": 1.0}))
+
+
+class Answer(nn.Module):
+    """Gives one and the same correlation between all features."""
+
+    def __init__(self, correlation):
+        super().__init__()
+        self.correlation = correlation
+
+    def forward(self, omega, seen):
+        d = omega.shape[1]
+        one = torch.full((d, d), self.correlation, dtype=omega.dtype)
+        return (one + (1 - self.correlation) * torch.eye(d)).expand(len(omega), d, d)
+
+
+def test_validation_is_the_log_relative_error_on_held_out_datasets():
+    training, held_out = [mixed("a", 30, 0)], [alike("b", 30, 0.5, constant=2)]
+    problem = CorrelationProblem(training, held_out, SETTINGS)
+    right, independent = (problem.validate(Answer(value)) for value in (0.5, 0.0))
+    assert right["score"] == pytest.approx(0.0, abs=1e-5)
+    # All eigenvalues but the first are 1/2, and 1 for axes: the areas are as 1 to 2.
+    assert independent == pytest.approx(
+        {"score": np.log(2), "lre_100": np.log(2)}, abs=1e-4
+    )
+    assert problem.validate(Answer(0.0)) == independent
+
+
+def test_the_loss_is_the_log_ratio_and_a_share_of_steins():
+    problem = CorrelationProblem([mixed("a", 30, 0)], [], replace(PLAIN, stein=0.3))
+    matrices, omega = problem.draw(np.random.default_rng(0))
+    found = Answer(0.25)(omega, matrices @ omega)
+    expected = log_area_ratio(found, matrices) + 0.3 * stein_loss(found, matrices)
+    loss = problem.loss(Answer(0.25), (matrices, omega))
+    assert loss.item() == pytest.approx(expected.mean().item(), rel=1e-5)
+
+
+def zero_net(d):
+    net = TrainableSQNet(SQNetSpec(d, 4, inputs="outer", output="symmetric"))
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.zero_()
+    return net
+
+
+def test_narrow_datasets_are_padded_with_zeros_and_only_training_ones_drawn():
+    training = [alike("a", 4, 0.5), alike("b", 9, 0.2)]
+    problem = PaddedMomentProblem(
+        training, [alike("c", 6, 0.8)], n_features=6, episodes=40
+    )
+    batch = problem.draw(np.random.default_rng(0)).numpy()
+    assert batch.shape == (40, 6, 6)
+    narrow = batch[:, 5, 5] == 0
+    assert 0 < narrow.sum() < 40
+    assert not batch[narrow][:, 4:].any()
+    assert np.abs(off_diagonal(batch[narrow][:, :4, :4]) - 0.5).max() < 1e-4
+    assert np.abs(off_diagonal(batch[~narrow]) - 0.2).max() < 1e-4
+    again = problem.draw(np.random.default_rng(0)).numpy()
+    assert np.array_equal(batch, again)
+
+
+def test_the_padded_problem_counts_absolute_errors_of_the_lower_triangle():
+    problem = PaddedMomentProblem(
+        [alike("a", 4, 0.5)], [alike("b", 3, -0.25)], n_features=4, episodes=2
+    )
+    batch = problem.draw(np.random.default_rng(0))
+    # A net of zeros misses 4 ones and 6 halves; of the held-out one 3 ones, 3 quarters.
+    assert problem.loss(zero_net(4), batch).item() == pytest.approx(0.7, abs=1e-4)
+    with torch.no_grad():
+        validation = problem.validate(zero_net(4))
+    assert validation["score"] == pytest.approx(3.75 / 10, abs=1e-4)
+    assert np.isfinite(validation["lre"])
+
+
+DATASETS = [mixed(name, 16, seed) for seed, name in enumerate("abcd")]
+MODELS = {
+    "correlations": {"width": 8, "depth": 1, "n_heads": 2, "rank": 2},
+    "second-moment": {"sketch_size": 8, "inputs": "outer", "output": "symmetric"},
+}
+PROBLEMS = {
+    "correlations": {"episodes": 2, "max_features": 16, "max_numbers": 130.0},
+    "second-moment": {"episodes": 2, "n_features": 16},
+}
+
+
+def run_config(task, **problem):
+    return RunConfig(
+        task=task,
+        train=TrainConfig(steps=4, validate_every=2, seed=1),
+        data=DataConfig(held_out=["d"]),
+        model=MODELS[task],
+        problem={**PROBLEMS[task], **problem},
+    )
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_a_few_steps_change_the_weights_and_are_repeatable(task):
+    config = run_config(task)
+    before = build_run(config, DATASETS).model.state_dict()
+    one, two = (train_run(config, DATASETS) for _ in range(2))
+    after, again = one.model.state_dict(), two.model.state_dict()
+    assert all(torch.equal(after[name], again[name]) for name in after)
+    assert any(not torch.equal(after[name], before[name]) for name in after)
+    assert one.result.steps == 4
+    assert np.isfinite(one.result.best_score)
+    assert one.card["train_datasets"] == ["a", "b", "c"]
+    assert one.card["held_out_datasets"] == ["d"]
+
+
+def test_a_trained_prior_is_a_decoder():
+    trained = train_run(run_config("correlations"), DATASETS)
+    assert isinstance(trained.model, PriorNetwork)
+    weights = trained.model.to_weights(trained.card)
+    assert weights.card["task"] == "correlations"
+    decoder = EquivariantDecoder.from_weights(weights)
+    omega = random_groups(16, 3, seed=0)
+    truth = np.full((16, 16), 0.5) + 0.5 * np.eye(16)
+    with torch.no_grad():
+        tensors = torch.from_numpy(omega)[None], torch.from_numpy(truth @ omega)[None]
+        expected = trained.model(*tensors)[0].numpy()
+    assert np.allclose(decoder.correlate(truth @ omega, omega, 0.0), expected)
+
+
+def test_training_lowers_the_loss():
+    problem = CorrelationProblem(DATASETS[:3], [], CorrelationConfig.from_dict(
+        {**PROBLEMS["correlations"], "augment": 0.0}
+    ))  # fmt: skip
+    config = replace(
+        run_config("correlations", augment=0.0),
+        train=TrainConfig(steps=40, validate_every=40, learning_rate=3e-3),
+    )
+    fresh, trained = build_run(config, DATASETS).model, train_run(config, DATASETS)
+    with torch.no_grad():
+        losses = [
+            np.mean([
+                problem.loss(model, problem.draw(np.random.default_rng(seed))).item()
+                for seed in range(1000, 1010)
+            ])
+            for model in (fresh, trained.model)
+        ]  # fmt: skip
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_settings_a_task_does_not_know_are_refused(task):
+    with pytest.raises((ConfigError, FeatureMapError), match="'colour'"):
+        build_run(run_config(task, colour=1), DATASETS)

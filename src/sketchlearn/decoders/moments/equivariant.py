@@ -37,13 +37,8 @@ from sketchlearn.decoders.moments.low_rank import (
     decode_moments,
 )
 from sketchlearn.files.weights import Weights
-from sketchlearn.networks.forward import (
-    Affine,
-    Gelu,
-    LayerNorm,
-    frozen_tensors,
-    spec_from_dict,
-)
+from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
+from sketchlearn.networks.layers import Affine, Gelu, LayerNorm
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

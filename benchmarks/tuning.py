@@ -27,7 +27,7 @@ import numpy as np
 
 import sketchlearn as sl
 from sketchlearn import decoders, plans
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import SketchlearnError
 from sketchlearn.meta.datasets import load_folder
 

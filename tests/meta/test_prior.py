@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from sketchlearn.decoders.moments import equivariant
-from sketchlearn.decoders.moments.equivariant import PriorSpec
+from sketchlearn.decoders.moments import prior_update
+from sketchlearn.decoders.moments.prior_network import PriorSpec
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork, complete_correlation
 from sketchlearn.registry import load_model
@@ -48,7 +48,7 @@ def test_the_update_is_the_same_in_numpy_and_torch():
     omega = np.linalg.qr(rng.normal(size=(9, 3)))[0]
     prior = rng.uniform(0.5, 1, 9), 0.5 * rng.normal(size=(9, 2))
     arrays = (omega, correlations(9, rng) @ omega, *prior)
-    found = equivariant.complete_correlation(*arrays)
+    found = prior_update.complete_correlation(*arrays)
     tensors = [torch.from_numpy(array)[None] for array in arrays]
     assert np.allclose(found, complete_correlation(*tensors)[0], rtol=0, atol=1e-12)
 

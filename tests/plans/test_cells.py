@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sketchlearn.decoders.moments.covariance import DenseCovariance
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.plans.cells import place_cells
 
 RNG = np.random.default_rng(0)

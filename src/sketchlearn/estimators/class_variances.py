@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.moments.low_rank import second_moment_part
+from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
 from sketchlearn.features.scaling import Scaling
 

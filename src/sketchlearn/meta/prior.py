@@ -1,7 +1,7 @@
 """The learned prior as it is trained, on batches of datasets.
 
 This is the torch twin of
-:class:`~sketchlearn.decoders.moments.equivariant.FrozenPrior`: the same formula,
+:class:`~sketchlearn.decoders.moments.prior_network.FrozenPrior`: the same formula,
 tensors and names.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Self, final
 
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.equivariant import (
+from sketchlearn.decoders.moments.prior_network import (
     N_PAIRS,
     N_SCALARS,
     QUERY_ROWS,
@@ -30,7 +30,7 @@ __all__ = ["PriorNetwork", "complete_correlation"]
 
 @final
 class PriorNetwork(nn.Module):
-    """The formula of :class:`~sketchlearn.decoders.moments.equivariant.FrozenPrior`.
+    """The formula of :class:`~sketchlearn.decoders.moments.prior_network.FrozenPrior`.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def complete_correlation(
     ----------
     omega, seen : tensors of shape (b, d, n_columns)
     diagonal, loadings : tensors of shape (b, d) and (b, d, rank)
-        As in :func:`sketchlearn.decoders.moments.equivariant.complete_correlation`.
+        As in :func:`sketchlearn.decoders.moments.prior_update.complete_correlation`.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.mixture import lloyd
 from sketchlearn.decoders.density.prior import copula_rows
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 
 __all__ = ["CellPlan", "place_cells"]
 
@@ -87,7 +87,7 @@ def place_cells(
 
     Examples
     --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
     >>> known = DenseCovariance(np.diag([4.0, 1.0]))
     >>> two = Moments(9.0, np.zeros(2), known, np.zeros(2), 2)
     >>> plan = place_cells(two, units=np.ones(2), low=np.full(2, -9.0),

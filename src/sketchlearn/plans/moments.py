@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    NystromDecoder,
-    second_moment_part,
-)
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.moments import Moments
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.verdicts import MANY_COLUMNS
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.features.base import require_positive_int
@@ -34,10 +32,10 @@ from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
+    "DECODERS",
     "LEARNED",
     "auto_size",
     "beside_scaling",
-    "require_decoder",
     "moment_decoder",
     "plan_second_moments",
 ]
@@ -199,12 +197,6 @@ def _warn_of_compression(n_features: int, n_columns: int) -> None:
     )
 
 
-def require_decoder(name: Any) -> None:
-    """Refuse what is no decoder of second moments."""
-    if name not in DECODERS:
-        raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
-
-
 def _spread(scaling: Scaling) -> NDArray[np.float64]:
     """Spread of the features over that of the widest, or what Ω can hold of it."""
     spread = 1 / scaling.factor
@@ -254,7 +246,7 @@ def _worth_keeping(n_active: int, sketch_size: int) -> int:
 
 
 def moment_decoder(
-    name: str, sketch: Sketch | PrivateSketch, *, with_doubt: bool = False
+    name: str, sketch: Sketch | PrivateSketch, *, with_unseen: bool = False
 ) -> AbstractDecoder[Moments]:
     """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
 
@@ -262,9 +254,9 @@ def moment_decoder(
     """
     part, _ = second_moment_part(sketch.feature_map)
     if name == "nystrom" or isinstance(part, MomentFeatures):
-        return NystromDecoder(with_doubt=with_doubt)
+        return NystromDecoder(with_unseen=with_unseen)
     learned: AbstractDecoder[Moments] = replace(
-        _learned_decoder(), with_doubt=with_doubt
+        _learned_decoder(), with_unseen=with_unseen
     )
     return learned
 

@@ -6,7 +6,7 @@ import pytest
 from sketchlearn import CompressiveKMeans
 from sketchlearn.decoders.clusters.inertia import bound_inertia
 from sketchlearn.decoders.density.mixture import Clusters
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 
 
 def inertia(rows, centres):

@@ -4,7 +4,7 @@ import numpy as np
 
 from sketchlearn import CompressiveKMeans, sketch_rows
 from sketchlearn.decoders.clusters.resolution import narrow_features, noise_share
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.testing import release_seeded
 
 ROWS = np.random.default_rng(0).normal(size=(2000, 3)) * [1.0, 2.0, 3.0]

@@ -5,7 +5,7 @@ import pytest
 
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.density.cell_moments import CellMoments
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import MomentFeatures

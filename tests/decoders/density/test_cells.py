@@ -7,7 +7,7 @@ from sketchlearn import CellFeatures, ConcatenatedFeatures, MomentFeatures, sket
 from sketchlearn.decoders.density.cells import CellStatistics
 from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.mixture import Density
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 
 RNG = np.random.default_rng(0)

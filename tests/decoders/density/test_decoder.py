@@ -15,8 +15,8 @@ from sketchlearn.decoders.density.fourier_fit import (
 )
 from sketchlearn.decoders.density.mixture import Density, find_clusters
 from sketchlearn.decoders.density.prior import copula_rows, planned_range
-from sketchlearn.decoders.moments.covariance import DenseCovariance
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.testing import release_seeded

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchlearn.decoders.moments import covariance
-from sketchlearn.decoders.moments.covariance import DenseCovariance, LowRankCovariance
+from sketchlearn.decoders.moments.covariance import low_rank
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
 
 
 def structured(d, rank, n_targets, seed):
@@ -37,6 +38,8 @@ def test_factors_and_matrix_agree_in_all_they_answer(shape):
     assert np.allclose(low @ vectors, full @ vectors)
     assert np.allclose(low @ vectors[:, 0], full @ vectors[:, 0])
     assert np.allclose(low.columns(chosen), full.columns(chosen))
+    assert np.allclose(low.quadratic(vectors), vectors.T @ low.dense @ vectors)
+    assert np.allclose(full.quadratic(vectors), vectors.T @ low.dense @ vectors)
     for one, two in (
         (low.of_features(chosen), full.of_features(chosen)),
         (low.scaled(factor), full.scaled(factor)),
@@ -49,7 +52,7 @@ def test_factors_and_matrix_agree_in_all_they_answer(shape):
 @pytest.mark.parametrize("n_targets", [0, 2])
 @pytest.mark.parametrize("unit", [1e-140, 1.0, 1e140])
 def test_eigenvalues_of_factors_are_those_of_the_matrix(monkeypatch, n_targets, unit):
-    monkeypatch.setattr(covariance, "DENSE_FEATURES", 10)
+    monkeypatch.setattr(low_rank, "DENSE_FEATURES", 10)
     low = structured(90, 5, n_targets, 3).scaled(np.full(90, unit))
     values, vectors = low.largest(7)
     again = low.largest(7)
@@ -64,7 +67,7 @@ def test_eigenvalues_of_factors_are_those_of_the_matrix(monkeypatch, n_targets, 
 
 
 def test_a_matrix_without_any_variance_has_a_basis_too(monkeypatch):
-    monkeypatch.setattr(covariance, "DENSE_FEATURES", 10)
+    monkeypatch.setattr(low_rank, "DENSE_FEATURES", 10)
     low = LowRankCovariance(np.zeros((40, 2)), np.zeros(40))
     values, vectors = low.largest(3)
     assert np.array_equal(values, np.zeros(3))

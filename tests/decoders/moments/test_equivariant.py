@@ -19,19 +19,14 @@ from sketchlearn import (
     clipped,
     sketch_rows,
 )
-from sketchlearn.decoders.moments import equivariant
-from sketchlearn.decoders.moments.covariance import DenseCovariance
-from sketchlearn.decoders.moments.equivariant import (
-    EquivariantDecoder,
-    FrozenPrior,
-    PriorSpec,
-    complete_correlation,
-)
-from sketchlearn.decoders.moments.low_rank import (
-    NystromDecoder,
-    _missed_strength,
-    decode_moments,
-)
+from sketchlearn.decoders.moments import prior_network
+from sketchlearn.decoders.moments.base import AbstractMomentDecoder
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.cross_moments import missed_strength
+from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
+from sketchlearn.decoders.moments.prior_network import FrozenPrior, PriorSpec
+from sketchlearn.decoders.moments.prior_update import complete_correlation
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork
@@ -206,7 +201,7 @@ def test_attention_in_pieces_is_attention_at_once(monkeypatch, rows):
     rng = np.random.default_rng(0)
     truth, omega = correlations(50, rng), random_groups(50, 4, int(rng.integers(2**62)))
     whole = SHIPPED.correlate(truth @ omega, omega, 0.0)
-    monkeypatch.setattr(equivariant, "QUERY_ROWS", rows)
+    monkeypatch.setattr(prior_network, "QUERY_ROWS", rows)
     pieces = SHIPPED.correlate(truth @ omega, omega, 0.0)
     assert np.abs(pieces - whole).max() < 1e-5
 
@@ -256,7 +251,7 @@ def test_decoding_keeps_means_and_variances_exact():
     assert np.allclose(moments.mean, ROWS.mean(axis=0) + 3, atol=1e-9)
     assert np.allclose(np.diag(moments.covariance), np.diag(COVARIANCE), atol=1e-6)
     assert np.linalg.eigvalsh(moments.covariance)[0] > -1e-6
-    assert not moments.doubt.any()
+    assert not moments.unseen_variance.any()
     assert moments.n_directions == 3
 
 
@@ -296,19 +291,20 @@ def test_an_estimate_of_correlations_gets_them_through_omega_in_unit_variance():
     truth = COVARIANCE / np.outer(scale, scale)
     asked = []
 
-    def oracle(seen, omega, noise):
-        asked.append((seen, omega, noise))
-        return DenseCovariance(truth)
+    class Oracle(AbstractMomentDecoder):
+        def complete(self, seen, omega, noise):
+            asked.append((seen, omega, noise))
+            return DenseCovariance(truth)
 
     phi = CrossMomentFeatures(D, 4)
-    decoding = decode_moments(sketch_rows(ROWS, phi), oracle, with_doubt=True)
+    decoding = Oracle(with_unseen=True).decode(sketch_rows(ROWS, phi))
     seen, omega, noise = asked[0]
     assert noise == 0.0
     assert np.allclose(omega, phi.omega * scale[:, None], atol=1e-8)
     assert np.allclose(seen, truth @ omega, atol=1e-6)
     assert np.allclose(decoding.params.covariance, COVARIANCE, atol=1e-6)
     assert decoding.residual < 1e-6
-    assert decoding.params.doubt.max() < 1e-4  # nothing was missed
+    assert decoding.params.unseen_variance.max() < 1e-4  # nothing was missed
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 6])
@@ -321,14 +317,14 @@ def test_missed_strength_is_the_eigenvalue_where_all_are_equal(columns, strength
     def independence(seen, omega, noise):
         return DenseCovariance(np.eye(6))
 
-    found = _missed_strength(truth @ omega, omega, 0.0, independence)
+    found = missed_strength(truth @ omega, omega, 0.0, independence)
     assert found == pytest.approx(strength, abs=1e-12)
 
 
-def test_doubt_is_for_covariances_that_will_be_inverted():
+def test_unseen_variance_is_for_covariances_that_will_be_inverted():
     sketch = sketch_rows(ROWS, CrossMomentFeatures(D, 3))
-    doubting = EquivariantDecoder(SHIPPED.network, with_doubt=True)
-    moments = doubting.decode(sketch).params
-    assert (moments.doubt > 0).all()
-    share = moments.doubt / np.diag(COVARIANCE)
+    inverted = EquivariantDecoder(SHIPPED.network, with_unseen=True)
+    moments = inverted.decode(sketch).params
+    assert (moments.unseen_variance > 0).all()
+    share = moments.unseen_variance / np.diag(COVARIANCE)
     assert np.allclose(share, share[0], rtol=1e-6)  # the same in units of variance

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sketchlearn import FourierFeatures, clipped, sketch_rows
-from sketchlearn.decoders.moments.low_rank import symmetric_matrix
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.decoders.moments.query_network import QueryNetwork
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import NetworkFeatures

@@ -25,7 +25,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sketchlearn.decoders.clusters.resolution import hides_rows
 from sketchlearn.decoders.density.cells import CellStatistics, lift_of
 from sketchlearn.decoders.density.mixture import Clusters, Density
-from sketchlearn.decoders.moments.low_rank import Moments, second_moment_part
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.scaling import Scaling

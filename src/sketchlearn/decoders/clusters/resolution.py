@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.cells import CellStatistics
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    NystromDecoder,
-    second_moment_part,
-)
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch

@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.moments.covariance import DenseCovariance, LowRankCovariance
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
+from sketchlearn.decoders.moments.moments import Moments
 
 __all__ = ["blurred_moments", "hidden_nats", "variance_blur"]
 

@@ -24,8 +24,9 @@ from sketchlearn.decoders.density.blur import blurred_moments, variance_blur
 from sketchlearn.decoders.density.cell_moments import CellMoments
 from sketchlearn.decoders.density.cells import basis_of, centre_of
 from sketchlearn.decoders.density.mixture import Density, lloyd
-from sketchlearn.decoders.moments.low_rank import Moments, NystromDecoder
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.privacy.released import PrivateSketch

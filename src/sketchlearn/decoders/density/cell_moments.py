@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from sketchlearn.decoders.density.cells import CellStatistics, nearest
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.errors import TooNoisy
 from sketchlearn.features.cells import CellFeatures
 

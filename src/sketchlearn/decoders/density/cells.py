@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.mixture import Density, outside_variance
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.cells import CellFeatures
 
 __all__ = ["CellStatistics", "basis_of", "centre_of", "lift_of", "nearest"]

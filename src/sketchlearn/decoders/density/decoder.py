@@ -34,12 +34,10 @@ from sketchlearn.decoders.density.fourier_fit import (
 )
 from sketchlearn.decoders.density.mixture import Density, lloyd, outside_variance
 from sketchlearn.decoders.density.prior import copula_rows, planned_range
-from sketchlearn.decoders.moments.low_rank import (
-    Moments,
-    NystromDecoder,
-    second_moment_part,
-)
+from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import mean_noise
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr
 
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["copula_rows", "planned_range"]
@@ -54,7 +54,7 @@ def copula_rows(
 
     Examples
     --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
     >>> known = DenseCovariance(np.array([[0.25]]))
     >>> half = Moments(9.0, np.array([0.5]), known, np.zeros(1), 1)
     >>> rows = copula_rows(half, 0, 1, n_rows=4, rng=np.random.default_rng(0))

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.errors import RowsError
+from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["centred_moments"]
+__all__ = ["centred_moments", "second_moment_part"]
 
-_BLOCK = 2**16
-"""Python integers at once: they take ten times the memory of the totals."""
+_INTEGERS_AT_ONCE = 2**16
+"""Bounds the memory of Python integers: ten times that of the totals."""
 
 
 def centred_moments(
@@ -37,7 +38,7 @@ def centred_moments(
     sketch : Sketch or PrivateSketch
         Of a map with this part.
     part, where
-        As :func:`~sketchlearn.decoders.moments.low_rank.second_moment_part` finds them.
+        As :func:`second_moment_part` finds them.
     clamp : bool
         Bring the numbers of a private sketch back into their public bounds first.
     """
@@ -53,6 +54,21 @@ def centred_moments(
     return means, seconds - left[i] * right[j] * 2.0**-shift
 
 
+def second_moment_part(
+    feature_map: AbstractFeatureMap,
+) -> tuple[MomentFeatures | CrossMomentFeatures, slice]:
+    """The part of a map that holds second moments, and where it stands."""
+    for part in feature_map.find(MomentFeatures, CrossMomentFeatures):
+        found = part.feature_map
+        if not isinstance(found, MomentFeatures) or found.order == "covariance":
+            return found, part.where
+    kinds = ", ".join(part.feature_map.kind for part in feature_map.parts())
+    raise FeatureMapError(
+        f"a sketch of {kinds!r} features holds no second moments. Sketch "
+        "with the map that plan(n_features) of the estimator gives."
+    )
+
+
 def _exact(
     sketch: Sketch, part: MomentFeatures | CrossMomentFeatures, where: slice
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -65,8 +81,8 @@ def _exact(
     i, j = _places(part)
     unit = sketch.count << sketch.features.frac_bits
     seconds = np.empty(len(products))
-    for start in range(0, len(products), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(products), _INTEGERS_AT_ONCE):
+        block = slice(start, start + _INTEGERS_AT_ONCE)
         sums = np.array(sketch.total.take(products[block]).to_ints(), object)
         centred = sums * (unit << shift) - left[i[block]] * right[j[block]]
         seconds[block] = centred / (unit * unit << shift)

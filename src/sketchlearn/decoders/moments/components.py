@@ -12,8 +12,8 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.moments.covariance import DENSE_FEATURES
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.covariance.low_rank import DENSE_FEATURES
+from sketchlearn.decoders.moments.moments import Moments
 
 __all__ = ["PrincipalComponents", "principal_components"]
 
@@ -64,7 +64,7 @@ def principal_components(
 
     Examples
     --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
     >>> known = DenseCovariance(np.diag([1.0, 3.0]))
     >>> found = principal_components(
     ...     Moments(4.0, np.zeros(2), known, np.zeros(2), 2), asked=1

@@ -15,26 +15,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.draws import Draws
-from sketchlearn.decoders.moments.covariance import DenseCovariance
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
-    "STANDS_OUT",
     "MomentNoise",
+    "NoiseTuning",
     "denoised_covariance",
     "directions_above",
     "mean_noise",
     "spectral_edge",
 ]
 
-STANDS_OUT = 1.25
-"""An eigenvalue so many times the edge of the noise has a vector of which three
-quarters (of the square) are signal."""
-
-_PROBES = 32
+_ORDER_KEPT = 2.0**-10
+"""Share of the differences of noisy variances that is always kept; any small number
+keeps their order and changes nothing else."""
 
 Array: TypeAlias = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class NoiseTuning:
+    """Hand-tuned numbers: what stands out of the noise of a release."""
+
+    clear_edge: float = 1.25
+    """An eigenvalue so many times the edge of the noise counts as a direction: three
+    quarters (of the square) of its vector are signal, by the law of a spiked Wigner
+    matrix. Checked by how often noise alone has a direction, and a signal none."""
+
+    clear_level: float = 2.0
+    """Singular values of P Ω so many times the largest of noise alone count as
+    directions. Set by the same."""
+
+
+_NOISE = NoiseTuning()
 
 
 def mean_noise(sketch: Sketch | PrivateSketch) -> float:
@@ -105,7 +121,13 @@ class MomentNoise:
         return np.asarray(self.std * unit * np.sqrt(unit**2 + 4 * middle**2))
 
     def of_regression(
-        self, target: MomentNoise, mean: Array, coef: Array, solve: Callable[..., Array]
+        self,
+        target: MomentNoise,
+        mean: Array,
+        coef: Array,
+        solve: Callable[..., Array],
+        *,
+        n_probes: int,
     ) -> float:
         r"""Variance that coefficients :math:`w = A^{-1}c` may explain of noise alone.
 
@@ -122,12 +144,14 @@ class MomentNoise:
             w.
         solve : callable
             From vectors of shape (d, n) to :math:`A^{-1}` times them.
+        n_probes : int
+            Random vectors that the expectation is estimated with.
         """
         middle = mean - np.append(self.shift, target.shift)
         rest = float(middle[-1] - middle[:-1] @ coef)
         both = float(target.unit[0] ** 2 + np.sum((self.unit * coef) ** 2))
-        signs = np.where(Draws(0).uniform(len(coef) * _PROBES) < 0.5, -1.0, 1.0)
-        probes = signs.reshape(len(coef), _PROBES) * self.unit[:, None]
+        signs = np.where(Draws(0).uniform(len(coef) * n_probes) < 0.5, -1.0, 1.0)
+        probes = signs.reshape(len(coef), n_probes) * self.unit[:, None]
         tests = np.concatenate([probes, middle[:-1, None]], axis=1)
         sizes = np.einsum("ij,ij->j", tests, solve(tests))
         explained = (both + rest**2) * sizes[:-1].mean() + both * sizes[-1]
@@ -135,7 +159,7 @@ class MomentNoise:
 
 
 def denoised_covariance(
-    noisy: Array, noise: float, mean: Array
+    noisy: Array, noise: float, mean: Array, tuning: NoiseTuning = _NOISE
 ) -> tuple[DenseCovariance, int]:
     r"""A covariance from a noisy one, and how many of its directions are no noise.
 
@@ -146,7 +170,7 @@ def denoised_covariance(
     diagonal = np.diag(noisy)
     away = diagonal - diagonal.mean()
     squares = max(float(away @ away), 1e-300)
-    keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, 2.0**-10)
+    keep = max(1 - max(len(away) - 3, 0) * noise**2 / squares, _ORDER_KEPT)
     variance = np.maximum(diagonal.mean() + keep * away, 0.0)
     values, vectors = np.linalg.eigh(noisy)
     edge = spectral_edge(noise, len(noisy))
@@ -157,12 +181,14 @@ def denoised_covariance(
     loadings *= np.sqrt(np.minimum(variance[:, None] / explained, 1.0))
     matrix: Array = loadings @ loadings.T
     np.fill_diagonal(matrix, np.maximum(variance, np.diag(matrix)))
-    clear = STANDS_OUT * edge * (1 + float(np.linalg.norm(mean)) / 2)
+    clear = tuning.clear_edge * edge * (1 + float(np.linalg.norm(mean)) / 2)
     return DenseCovariance(matrix), int((values > clear).sum())
 
 
-def directions_above(seen: Array, omega: Array, noise: float, mean: Array) -> int:
-    r"""How many directions of P Ω exceed the noise on it and on the mean, twofold.
+def directions_above(
+    seen: Array, omega: Array, noise: float, mean: Array, tuning: NoiseTuning = _NOISE
+) -> int:
+    r"""How many directions of P Ω stand out of the noise on it and on the mean.
 
     A matrix of noise has singular values up to
     :math:`\sigma(\sqrt d + \sqrt\ell)`; the noise on the mean :math:`\mu` adds
@@ -178,6 +204,8 @@ def directions_above(seen: Array, omega: Array, noise: float, mean: Array) -> in
         σ, on each entry of P Ω.
     mean : array of shape (d,)
         μ, in units of the standard deviations.
+    tuning : NoiseTuning
+        How far they must stand out.
     """
     length = max(float(np.linalg.norm(omega, axis=0).min()), 1e-300)
     offset = float(np.abs(mean @ omega).max()) / length
@@ -186,4 +214,4 @@ def directions_above(seen: Array, omega: Array, noise: float, mean: Array) -> in
     level = noise / length * bulk
     level += noise * (offset * d**0.5 + float(np.linalg.norm(mean)))
     values = np.linalg.svd(seen, compute_uv=False)
-    return int((values > 2 * level).sum())
+    return int((values > tuning.clear_level * level).sum())

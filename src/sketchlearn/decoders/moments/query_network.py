@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.decoders.moments.low_rank import symmetric_matrix
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import network_digest
 from sketchlearn.networks.forward import FrozenNetwork

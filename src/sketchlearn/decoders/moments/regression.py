@@ -4,17 +4,17 @@ From the covariances :math:`C` of the features and :math:`c` with a target,
 
 .. math::
     w = (C + \mathrm{diag}(p))^{-1} c, \qquad
-    p = \alpha / N + \text{doubt} + \text{noise}.
+    p = \alpha / N + \text{unseen} + \text{noise}.
 
 What a sketch did not see of C, and what noise may have taken from it, is a penalty. No
-covariance is believed that the variances rule out, and no coefficients are given that
+covariance is taken that the variances rule out, and no coefficients are given that
 explain more variance than there is, so that any moments, however noisy, have finite
 ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, final
@@ -22,20 +22,44 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.moments.covariance import AbstractCovariance
-from sketchlearn.decoders.moments.low_rank import DOUBT, Moments, feature_numbers
+from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
+from sketchlearn.decoders.moments.moments import Moments, feature_numbers
 from sketchlearn.decoders.moments.noise_floor import spectral_edge
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
 
-__all__ = ["Regression", "fit_regression", "split_targets"]
+__all__ = ["Regression", "RegressionTuning", "fit_regression", "split_targets"]
 
-NOISE_PENALTY = 0.5
-"""Variances to add to those of noisy features, in units of the edge of the noise."""
-
-_MOST_PENALTIES = 64
+_MOST_DOUBLINGS = 64
+"""After so many, a penalty exceeds what float64 can tell from the variances."""
 
 Array: TypeAlias = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class RegressionTuning:
+    """Hand-tuned numbers: penalties for what a sketch does not tell of the features."""
+
+    noise_penalty: float = 0.5
+    """Variances to add to those of noisy features, in units of the edge of the noise.
+    Set by the R² of ridge from releases of training sets."""
+
+    unseen_penalty: float = 3.0
+    """Variances to add for what a compressed sketch did not see, in units of its
+    typical eigenvalue. Set by the R² of ridge from compressed sketches of training
+    sets."""
+
+    first_penalty: float = 0.1
+    """Variances to add first, in units of those of the features, where coefficients
+    promise more than there is; doubled until they do not."""
+
+    n_probes: int = 32
+    """Random vectors that the share of noise in what is explained is estimated with.
+    Set by its error: a few percent of the share for ten features and more."""
+
+
+_REGRESSION = RegressionTuning()
 
 
 @final
@@ -70,6 +94,7 @@ def fit_regression(
     *,
     alpha: float,
     fit_intercept: bool = True,
+    tuning: RegressionTuning = _REGRESSION,
 ) -> Regression:
     """Ridge regression of some features on others.
 
@@ -83,6 +108,8 @@ def fit_regression(
         Penalty on the sum over rows.
     fit_intercept : bool
         Whether the plane may pass beside the origin.
+    tuning : RegressionTuning
+        Hand-tuned numbers.
 
     Raises
     ------
@@ -91,7 +118,7 @@ def fit_regression(
 
     Examples
     --------
-    >>> from sketchlearn.decoders.moments.covariance import DenseCovariance
+    >>> from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
     >>> known = DenseCovariance(np.array([[1.0, 2.0], [2.0, 5.0]]))
     >>> two = Moments(9.0, np.array([0.0, 3.0]), known, np.zeros(2), 2)
     >>> line = fit_regression(two, np.array([0]), np.array([1]), alpha=0.0)
@@ -102,18 +129,18 @@ def fit_regression(
     if not fit_intercept:
         second = second.plus_outer(moments.mean)
     left, variance = second.of_features(features), second.variances[targets]
-    own, doubt = np.maximum(left.variances, 0.0), moments.doubt[features]
+    own, unseen = np.maximum(left.variances, 0.0), moments.unseen_variance[features]
     right = second.columns(targets)[features]
-    penalty = alpha / moments.count + doubt
+    penalty = alpha / moments.count + tuning.unseen_penalty * unseen
     if moments.noise is not None:
         # No covariance exceeds the product of the standard deviations.
         most = np.sqrt(own)[:, None] * np.sqrt(np.maximum(variance, 0.0))
         right = np.clip(right, -most, most)
         noise = moments.noise.of_features(features)
         edge = spectral_edge(noise.std, len(features))
-        penalty = penalty + NOISE_PENALTY * edge * noise.unit**2
-    unseen = np.where(doubt > 0, own, 0.0) * 0.1
-    coef, penalty = _possible(left, right, variance, penalty, unseen)
+        penalty = penalty + tuning.noise_penalty * edge * noise.unit**2
+    more = np.where(unseen > 0, own, 0.0) * tuning.first_penalty
+    coef, penalty = _possible(left, right, variance, penalty, more)
     intercept = np.zeros(len(targets))
     if fit_intercept:
         intercept = moments.mean[targets] - coef @ moments.mean[features]
@@ -123,15 +150,16 @@ def fit_regression(
             "features and targets to units that are less far apart."
         )
     of_noise = [
-        _noise_explained(moments, features, target, row, left, penalty)
+        _noise_explained(
+            moments, features, target, row, partial(left.solve, penalty=penalty), tuning
+        )
         for target, row in zip(targets, coef, strict=True)
     ]
     explained = np.einsum("ij,ji->i", coef, right)
-    if doubt.any():  # covariances with targets of a compressed sketch keep their noise
+    if unseen.any():  # covariances with targets of a compressed sketch keep their noise
         explained = explained - of_noise
-    return Regression(
-        coef, intercept, variance, explained, np.array(of_noise), _unseen(doubt, own)
-    )
+    share = _unseen_share(unseen, own)
+    return Regression(coef, intercept, variance, explained, np.array(of_noise), share)
 
 
 def split_targets(
@@ -172,7 +200,7 @@ def _possible(
     right: Array,
     variance: Array,
     penalty: Array,
-    unseen: Array,
+    more: Array,
 ) -> tuple[Array, Array]:
     """Coefficients that explain no more variance than there is, and their penalty.
 
@@ -180,12 +208,12 @@ def _possible(
     the promise is possible, or promise nothing.
     """
     coef = left.solve(right, penalty).T
-    if not unseen.any():
+    if not more.any():
         return coef, penalty
-    for _ in range(_MOST_PENALTIES):
+    for _ in range(_MOST_DOUBLINGS):
         if not (np.einsum("ij,ji->i", coef, right) > variance).any():
             return coef, penalty
-        penalty, unseen = penalty + unseen, 2 * unseen
+        penalty, more = penalty + more, 2 * more
         coef = left.solve(right, penalty).T
     possible = np.einsum("ij,ji->i", coef, right) <= variance
     return np.where(possible[:, None], coef, 0.0), penalty
@@ -196,8 +224,8 @@ def _noise_explained(
     features: NDArray[np.int64],
     target: int,
     coef: Array,
-    left: AbstractCovariance,
-    penalty: Array,
+    solve: Callable[..., Array],
+    tuning: RegressionTuning,
 ) -> float:
     if moments.noise is None:
         return 0.0
@@ -206,14 +234,14 @@ def _noise_explained(
         own,
         moments.mean[np.append(features, target)],
         coef,
-        partial(left.solve, penalty=penalty),
+        solve,
+        n_probes=tuning.n_probes,
     )
     # The variance that there is to explain has noise as well.
     return max(explained, float(own.of_variances(moments.mean[[target]])[0]))
 
 
-def _unseen(doubt: Array, own: Array) -> float:
-    doubted = (doubt > 0) & (own > 0)
-    if not doubted.any():
-        return 0.0
-    return float(np.median(doubt[doubted] / own[doubted])) / DOUBT
+def _unseen_share(unseen: Array, own: Array) -> float:
+    """Typical eigenvalue of what was not seen of the correlations."""
+    partly = (unseen > 0) & (own > 0)
+    return float(np.median(unseen[partly] / own[partly])) if partly.any() else 0.0

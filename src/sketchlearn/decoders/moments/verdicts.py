@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from sketchlearn.decoders.moments.components import PrincipalComponents
-from sketchlearn.decoders.moments.low_rank import Moments
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.regression import Regression
 from sketchlearn.errors import TooNoisy
 from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures

@@ -23,7 +23,7 @@ from typing import Literal, TypedDict, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import PrivacyWarning, RowsError, TooNoisy
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.experiments.protocol import (

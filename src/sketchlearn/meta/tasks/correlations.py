@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.equivariant import PriorSpec
+from sketchlearn.decoders.moments.prior_network import PriorSpec
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch

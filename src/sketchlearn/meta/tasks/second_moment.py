@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.decoders.moments.low_rank import symmetric_matrix
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import RunConfig, refuse_unknown

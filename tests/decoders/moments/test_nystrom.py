@@ -11,7 +11,7 @@ from sketchlearn import (
     Scaling,
     sketch_rows,
 )
-from sketchlearn.decoders.moments.low_rank import NystromDecoder
+from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning
 
 RNG = np.random.default_rng(0)

@@ -1,158 +1,35 @@
-r"""Covariances as decoders know them: written out, or as low-rank factors.
+r"""A covariance of many features as factors, never written out.
 
 What a compressed sketch tells of d features are a few directions and a diagonal,
-:math:`C = LL^\top + \mathrm{diag}(s)`, and the columns of targets exactly. Of many
-features such a matrix is never written out: its largest eigenvalues and its linear
-systems cost no more than its factors.
+:math:`C = LL^\top + \mathrm{diag}(s)`, and the columns of targets exactly. The largest
+eigenvalues and the linear systems of such a matrix cost no more than its factors.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, eigh, lstsq
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg import lstsq
 from typing_extensions import override
 
-__all__ = [
-    "DENSE_FEATURES",
-    "AbstractCovariance",
-    "DenseCovariance",
-    "LowRankCovariance",
-    "placed_among",
-    "with_targets",
-]
+from sketchlearn.decoders.moments.covariance.base import (
+    AbstractCovariance,
+    Array,
+    deviations,
+)
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+
+__all__ = ["DENSE_FEATURES", "LowRankCovariance", "placed_among", "with_targets"]
 
 DENSE_FEATURES = 2048
-"""Matrices of so many features are written out: nothing is faster or more accurate."""
+"""Matrices of so many features are written out: 32 MB, and nothing is faster or more
+accurate. A promise of the estimators that say so."""
 
 _SMALLEST = 1e-12
 """Least variance of a feature's own, of its whole, that a system is solved with."""
-
-_SINGULAR = 1e-3
-"""Least pivot, of one, that a system is solved with by elimination."""
-
-Array: TypeAlias = NDArray[np.float64]
-
-
-class AbstractCovariance(ABC):
-    """A symmetric matrix of shape (d, d)."""
-
-    @property
-    @abstractmethod
-    def variances(self) -> Array:
-        """The diagonal, shape (d,)."""
-
-    @property
-    @abstractmethod
-    def dense(self) -> Array:
-        """The matrix written out; d times d numbers."""
-
-    @property
-    @abstractmethod
-    def n_factors(self) -> int:
-        """How many directions stand out of the diagonal, at most d."""
-
-    @abstractmethod
-    def __matmul__(self, vectors: Array) -> Array:
-        """Product with vectors of shape (d,) or (d, n)."""
-
-    @abstractmethod
-    def columns(self, chosen: NDArray[np.int64]) -> Array:
-        """Some columns, shape (d, len(chosen))."""
-
-    @abstractmethod
-    def of_features(self, chosen: NDArray[np.int64]) -> AbstractCovariance:
-        """The rows and columns of some features."""
-
-    @abstractmethod
-    def scaled(self, factor: Array) -> AbstractCovariance:
-        """The covariance of features multiplied by ``factor``, shape (d,)."""
-
-    @abstractmethod
-    def plus_outer(self, vector: Array) -> AbstractCovariance:
-        """The matrix plus the outer product of a vector with itself."""
-
-    @abstractmethod
-    def largest(self, count: int) -> tuple[Array, Array]:
-        """The largest eigenvalues, descending, and their vectors, shape (d, count).
-
-        Of factors of many features, eigenvalues that hardly stand out of the diagonal
-        are approximate, from below.
-        """
-
-    @abstractmethod
-    def solve(self, right: Array, penalty: Array) -> Array:
-        """Solve (C + diag(penalty)) w = right, whatever the units of the features."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DenseCovariance(AbstractCovariance):
-    """A covariance written out.
-
-    Examples
-    --------
-    >>> two = DenseCovariance(np.diag([1.0, 4.0]))
-    >>> two.largest(1)[0], two.solve(np.ones((2, 1)), np.ones(2)).ravel()
-    (array([4.]), array([0.5, 0.2]))
-    """
-
-    matrix: Array
-
-    @property
-    @override
-    def variances(self) -> Array:
-        return np.diagonal(self.matrix)
-
-    @property
-    @override
-    def dense(self) -> Array:
-        return self.matrix
-
-    @property
-    @override
-    def n_factors(self) -> int:
-        return len(self.matrix)
-
-    @override
-    def __matmul__(self, vectors: Array) -> Array:
-        return np.asarray(self.matrix @ vectors)
-
-    @override
-    def columns(self, chosen: NDArray[np.int64]) -> Array:
-        return self.matrix[:, chosen]
-
-    @override
-    def of_features(self, chosen: NDArray[np.int64]) -> AbstractCovariance:
-        return DenseCovariance(self.matrix[np.ix_(chosen, chosen)])
-
-    @override
-    def scaled(self, factor: Array) -> AbstractCovariance:
-        return DenseCovariance(self.matrix * factor * factor[:, None])
-
-    @override
-    def plus_outer(self, vector: Array) -> AbstractCovariance:
-        return DenseCovariance(self.matrix + np.outer(vector, vector))
-
-    @override
-    def largest(self, count: int) -> tuple[Array, Array]:
-        d = len(self.matrix)
-        symmetric = (self.matrix + self.matrix.T) / 2
-        wanted = [d - count, d - 1] if 3 * count < d else None
-        values, vectors = eigh(symmetric, subset_by_index=wanted)
-        return values[::-1][:count], vectors[:, ::-1][:, :count]
-
-    @override
-    def solve(self, right: Array, penalty: Array) -> Array:
-        matrix = self.matrix + np.diag(penalty)
-        scale = _scale(np.diagonal(matrix))
-        unit = matrix / scale / scale[:, None]
-        return _solve_unit(unit, right / scale[:, None]) / scale[:, None]
 
 
 @final
@@ -275,7 +152,7 @@ class LowRankCovariance(AbstractCovariance):
     @override
     def solve(self, right: Array, penalty: Array) -> Array:
         # Woodbury: (D + F M F')^-1 = D^-1 - D^-1 F (I + M F' D^-1 F)^-1 M F' D^-1.
-        scale = _scale(self.variances + penalty)
+        scale = deviations(self.variances + penalty)
         own = np.maximum((self.own + penalty) / scale**2, _SMALLEST)
         factors, middle = self._factors()
         factors, right = factors / scale[:, None], right / scale[:, None]
@@ -329,17 +206,3 @@ def with_targets(
     matrix[:, targets], matrix[targets] = cross, cross.T
     np.fill_diagonal(matrix, variance)
     return DenseCovariance(matrix)
-
-
-def _solve_unit(matrix: Array, right: Array) -> Array:
-    """Solve a system with unit diagonal, by least squares where it is near singular."""
-    factor, failed = dpotrf(matrix, lower=True)
-    if not failed and np.diagonal(factor).min() > _SINGULAR:
-        return np.asarray(cho_solve((factor, True), right))
-    return np.asarray(lstsq(matrix, right, lapack_driver="gelsd")[0])
-
-
-def _scale(variances: Array) -> Array:
-    """Standard deviations, or one where there is none."""
-    positive = variances > 0
-    return np.where(positive, np.sqrt(np.where(positive, variances, 1.0)), 1.0)

@@ -1,0 +1,149 @@
+"""Moments of the rows from a sketch: exact where it holds them all.
+
+What a sketch of cross moments does not hold of the correlations is completed, and how
+is what decoders differ in. All else is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from typing_extensions import override
+
+from sketchlearn.decoders.base import AbstractDecoder, Decoding
+from sketchlearn.decoders.moments.centring import centred_moments, second_moment_part
+from sketchlearn.decoders.moments.covariance.base import AbstractCovariance, Array
+from sketchlearn.decoders.moments.covariance.dense import (
+    DenseCovariance,
+    symmetric_matrix,
+)
+from sketchlearn.decoders.moments.covariance.low_rank import placed_among, with_targets
+from sketchlearn.decoders.moments.cross_moments import SeenCorrelations, missed_strength
+from sketchlearn.decoders.moments.moments import Moments
+from sketchlearn.decoders.moments.noise_floor import (
+    MomentNoise,
+    NoiseTuning,
+    denoised_covariance,
+    mean_noise,
+)
+from sketchlearn.decoders.moments.precision import (
+    require_representable,
+    warn_of_coarse_rounding,
+)
+from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["AbstractMomentDecoder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractMomentDecoder(AbstractDecoder[Moments]):
+    """Mean and covariance from a sketch of moments or cross moments.
+
+    The sketch may hold them alone or as a part.
+
+    Parameters
+    ----------
+    clamp : bool
+        Bring the numbers of a private sketch back into their public bounds first.
+    with_unseen : bool
+        Also estimate ``unseen_variance``, by leaving columns of Ω out in turn, for
+        covariances that will be inverted.
+    noise_tuning : NoiseTuning
+        Hand-tuned numbers for releases.
+    """
+
+    clamp: bool = True
+    with_unseen: bool = False
+    noise_tuning: NoiseTuning = NoiseTuning()
+
+    @abstractmethod
+    def complete(self, seen: Array, omega: Array, noise: float) -> AbstractCovariance:
+        """Correlations P from P Ω and Ω, both (d, n_columns), with unit diagonal.
+
+        ``noise`` is the standard deviation of the noise on each entry of P Ω.
+        """
+
+    def correlate(self, seen: Array, omega: Array, noise: float) -> Array:
+        """The same written out, shape (d, d)."""
+        return self.complete(seen, omega, noise).dense
+
+    @override
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Moments]:
+        part, where = second_moment_part(sketch.feature_map)
+        mean, second = centred_moments(sketch, part, where, clamp=self.clamp)
+        noise = mean_noise(sketch)
+        if isinstance(part, MomentFeatures):
+            found = self._whole(second, noise, mean)
+        else:
+            found = self._completed(part, second, noise, mean)
+        variances = found.structure.variances
+        is_clipped = any(one.clips for one in sketch.feature_map.parts())
+        if not noise and not is_clipped:
+            warn_of_coarse_rounding(variances, part, sketch.count)
+        scaling = part.scaling or Scaling.identity(part.n_features)
+        require_representable(variances, scaling)
+        unit = 1 / scaling.factor
+        moments = Moments(
+            count=sketch.count,
+            mean=mean * unit + scaling.shift,
+            structure=found.structure.scaled(unit),
+            unseen_variance=found.unseen_variance * unit * unit,
+            n_directions=found.n_directions,
+            noise=MomentNoise(noise, unit, scaling.shift) if noise else None,
+        )
+        return Decoding(moments, found.residual)
+
+    def _whole(self, second: Array, noise: float, mean: Array) -> _Found:
+        """From all second moments about the mean."""
+        d, matrix = len(mean), symmetric_matrix(second)
+        if not noise:
+            return _Found(DenseCovariance(matrix), np.zeros(d), d)
+        structure, directions = denoised_covariance(
+            matrix, noise, mean, self.noise_tuning
+        )
+        return _Found(structure, np.zeros(d), directions)
+
+    def _completed(
+        self, part: CrossMomentFeatures, second: Array, noise: float, mean: Array
+    ) -> _Found:
+        """From variances and C Ω."""
+        d, kept = part.n_features, part.kept
+        variance = np.maximum(second[:d], 0.0)
+        table = second[d:].reshape(len(kept), part.omega.shape[1])  # C Omega
+        known = SeenCorrelations.read(part, variance, table, noise)
+        unseen, residual, directions = np.zeros(d), 0.0, 0 if noise else part.n_columns
+        correlation: AbstractCovariance = DenseCovariance(np.eye(0))
+        if len(known.chosen):
+            seen, omega, spread = known.seen, known.omega, known.noise
+            correlation = self.complete(seen, omega, spread)
+            residual = known.residual(correlation)
+            if noise:
+                directions = known.directions(mean, self.noise_tuning)
+            if self.with_unseen:
+                strength = missed_strength(seen, omega, spread, self.complete)
+                unseen[known.chosen] = strength * known.scale**2
+        structure = placed_among(
+            correlation.scaled(known.scale), known.chosen, variance
+        )
+        if part.targets:
+            cross = np.zeros((d, len(part.targets)))
+            cross[kept] = table[:, part.n_columns :]
+            structure = with_targets(structure, np.array(part.targets), cross)
+        return _Found(structure, unseen, directions, residual)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was decoded, in units of scaled rows."""
+
+    structure: AbstractCovariance
+    unseen_variance: Array
+    n_directions: int
+    residual: float = 0.0

@@ -1,0 +1,74 @@
+"""The moments of the rows, as far as a sketch tells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
+from sketchlearn.decoders.moments.noise_floor import MomentNoise
+from sketchlearn.errors import FeatureMapError
+
+__all__ = ["Moments", "feature_numbers"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """First and second moments of the rows, in their own units.
+
+    Parameters
+    ----------
+    count : float
+        Number of rows.
+    mean : array of shape (d,)
+    structure : AbstractCovariance
+        Centred second moments, divided by ``count``; positive semi-definite up to
+        rounding. Of many features it has factors and is not written out.
+    unseen_variance : array of shape (d,)
+        Typical eigenvalue of what the sketch did not see of the covariance, in the
+        units of each variance, for those who invert it: zero if exact or not asked for.
+    n_directions : int
+        Directions in which the covariance was seen: ``d`` if exact.
+    noise : MomentNoise, optional
+        Of a private sketch.
+    """
+
+    count: float
+    mean: NDArray[np.float64]
+    structure: AbstractCovariance
+    unseen_variance: NDArray[np.float64]
+    n_directions: int
+    noise: MomentNoise | None = None
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance written out, shape (d, d)."""
+        return self.structure.dense
+
+    def of_features(self, features: ArrayLike) -> Moments:
+        """Moments of some of the features, in the order given."""
+        chosen = feature_numbers("features", features, len(self.mean))
+        return replace(
+            self,
+            mean=self.mean[chosen],
+            structure=self.structure.of_features(chosen),
+            unseen_variance=self.unseen_variance[chosen],
+            n_directions=min(self.n_directions, len(chosen)),
+            noise=None if self.noise is None else self.noise.of_features(chosen),
+        )
+
+
+def feature_numbers(name: str, values: ArrayLike, n_features: int) -> NDArray[Any]:
+    """Feature numbers, counted from the end if negative, as numbers from 0."""
+    found = np.asarray(values)
+    whole = found.ndim == 1 and found.size and found.dtype.kind in "iu"
+    if not whole or found.min() < -n_features or found.max() >= n_features:
+        raise FeatureMapError(
+            f"{name} must be feature numbers below {n_features}; got {values!r}."
+        )
+    return np.asarray(np.arange(n_features)[found])

@@ -50,7 +50,10 @@ _WEIGHTS_FIELDS = {
     "version": "1",
     "kind": "[a-z][a-z0-9-]{0,39}",
 }
-_SPEC, _CARD = "spec.json", "card.json"  # as tensors: the header is too small for them
+"""Patterns of the fields."""
+
+_SPEC, _CARD = "spec.json", "card.json"
+"""Texts that are tensors: the header is too small for them."""
 
 
 @final

@@ -50,6 +50,7 @@ Spec = TypeVar("Spec")
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
+"""Tensors of a batch norm; a layer norm has the first two."""
 
 
 @final

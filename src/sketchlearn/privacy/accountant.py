@@ -60,6 +60,7 @@ _SHIFT = 1074
 """Every float64 is a whole number of 2**-1074."""
 
 _ONE = 1 << _SHIFT
+"""One, in these steps."""
 
 
 @final

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 LEDGER_FORMAT, LEDGER_VERSION = "sketchlearn-ledger", 2
+"""What the first line of a new ledger says it is."""
 
 _CAPS = ("epsilon", "delta", "pure_epsilon")
 _UNIT = ("neighbours", "rows_per_unit")
@@ -44,7 +45,10 @@ _LINES = {
         "charge": {*_CHARGE, *_UNIT, "count_mode", "epsilon", "delta"},
     },
 }
+"""Fields of the two kinds of lines, by version."""
+
 _STATED = {*_UNIT, "time", "hash"}
+"""Fields of the line that states the unit of a ledger of version 1."""
 
 
 @final

@@ -43,8 +43,8 @@ TURN = 6.283185307179586
 """2π, the nearest float64."""
 
 _CDF_STEPS, _CDF_REACH = 1024, 8
-"""Φ is tabled at multiples of 1/1024 up to 8, beyond which it is 1 to 15 digits. Part of
-every sketch of a network with GELU."""
+"""Φ is tabled at multiples of 1/1024 up to 8, beyond which it is 1 to 15 digits. Part
+of every sketch of a network with GELU."""
 
 
 def _inverse_factorials(count: int) -> list[float]:

@@ -33,11 +33,11 @@ count; r says how much the count matters. Part of every release: never to be cha
 MECHANISMS = ("discrete Gaussian", "discrete Gaussian, discrete Laplace count")
 """Without and with a Laplace count."""
 
-_SLACK = 1e-9
+_NINE_DIGITS = 1e-9
 """What a statement may be off from what is computed here: as many digits as
 :func:`~sketchlearn.privacy.mechanisms.gaussian_mu` gives."""
 
-_VERSION1_SLACK = 1e-6
+_VERSION_1_DIGITS = 1e-6
 """The same for sensitivities of version 1, which were computed from rounded bounds."""
 
 
@@ -152,13 +152,13 @@ class PrivacyStatement:
         # The noise must be at least what the promise asks of this sensitivity.
         try:
             mu = gaussian_mu(self.epsilon - self.count_epsilon, self.delta)
-            most = gaussian_mu(self.epsilon, self.delta) ** 2 * (1 + _SLACK)
+            most = gaussian_mu(self.epsilon, self.delta) ** 2 * (1 + _NINE_DIGITS)
         except PrivacyError:
             return False
         step = Fraction(2) ** -self.frac_bits
         ratio = float(Fraction(self.sensitivity) / (self.sigma_int * step))
-        paid = ratio**2 * (1 - _SLACK) <= self.mu2 <= most
-        return 0 < ratio <= mu * (1 + _SLACK) and paid
+        paid = ratio**2 * (1 - _NINE_DIGITS) <= self.mu2 <= most
+        return 0 < ratio <= mu * (1 + _NINE_DIGITS) and paid
 
     def is_about(self, spec: FeatureSpec) -> bool:
         """Whether a release of this map can promise it."""
@@ -172,7 +172,7 @@ class PrivacyStatement:
         )
         needed = float(Fraction(steps) / Fraction(2) ** spec.frac_bits)
         if spec.version == 1:
-            needed *= 1 - _VERSION1_SLACK
+            needed *= 1 - _VERSION_1_DIGITS
         return self.count_weight == weight and self.sensitivity >= needed
 
 

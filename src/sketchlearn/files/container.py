@@ -201,8 +201,8 @@ def parse_json(text: str, part: str) -> dict[str, Any]:
 def parse_canonical(text: str, part: str) -> dict[str, Any]:
     """Parse what :func:`canonical_json` wrote, and nothing else.
 
-    One text, one value: no duplicate keys, no spaces, no NaN, and no more than ``MOST_NESTED``
-    values inside one another, so that whoever walks through it comes back.
+    One text, one value: no duplicate keys, no spaces, no NaN, and no more than
+    ``MOST_NESTED`` values inside one another.
     """
     parsed = parse_json(text, part)
     try:

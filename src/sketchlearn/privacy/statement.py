@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 COUNT_WEIGHT = 0.5
-"""r of the joint count, of weight alpha = sqrt(r / sqrt(m)): for any r, this alpha gives
-the least (1 + alpha²)(m + r²/alpha²), the noise on m numbers and r² times that on the
-count; r says how much the count matters. Part of every release: never to be changed."""
+"""r of the joint count, of weight alpha = sqrt(r / sqrt(m)): the alpha of the least
+(1 + alpha²)(m + r²/alpha²), the noise on m numbers and r² times that on the count. r
+says how much the count matters. Part of every release: never to be changed."""
 
 MECHANISMS = ("discrete Gaussian", "discrete Gaussian, discrete Laplace count")
 """Without and with a Laplace count."""

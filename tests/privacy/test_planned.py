@@ -1,32 +1,26 @@
 """Noise is as large as the promise asks, whatever the rows, and never smaller."""
 
 import os
+import warnings
+from dataclasses import replace
 from fractions import Fraction
 from math import isqrt, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 
-from privacy.releases import (
-    PHI,
-    PROMISE,
-    empty_sketch,
-    plan_of,
-    require_refused,
-    steps,
-)
-from sketchlearn.arithmetic.exact import lattice_round
-from sketchlearn.errors import (
-    PrivacyError,
-    PrivacyWarning,
-)
+from privacy.releases import PHI, PROMISE, empty_sketch, plan_of, require_refused, steps
+from sketchlearn.arithmetic.exact import Int128Array, lattice_round
+from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.clipping import clip_rows, clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
+from sketchlearn.privacy import planned
 from sketchlearn.privacy.ledger import Ledger
-from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_sigma
+from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, gaussian_sigma
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
 from sketchlearn.privacy.released import PrivateSketch
@@ -224,3 +218,61 @@ def test_what_is_drawn_from_other_bytes_is_a_test_double(exact):
     plan = plan_release(exact, **PROMISE)
     assert plan.draw(np.random.default_rng(0).bytes)[0].statement.seeded
     assert not plan.draw(os.urandom)[0].statement.seeded
+
+
+# Constants.
+
+
+def test_discrete_noise_has_the_odds_of_gaussian_noise_but_for_what_is_said():
+    sigma, largest = 60, 0.0
+    with mpmath.workdps(400):
+        weights = [
+            mpmath.exp(-(mpmath.mpf(n) ** 2) / (2 * sigma**2)) for n in range(3000)
+        ]
+        whole = weights[0] + 2 * mpmath.fsum(weights[1:])
+        for n in (0, sigma, 10 * sigma, 40 * sigma):
+            low, high = ((n + side) / (sigma * mpmath.sqrt(2)) for side in (-0.5, 0.5))
+            rounded = (mpmath.erfc(low) - mpmath.erfc(high)) / 2
+            odds = abs(mpmath.log(rounded) - mpmath.log(weights[n] / whole))
+            largest = max(largest, odds * sigma**2)
+
+    assert planned._DISCRETE_ODDS / 2 < largest <= planned._DISCRETE_ODDS
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 100.0])
+def test_a_lattice_too_coarse_for_discrete_noise_is_refused(exact, epsilon):
+    spec, delta = exact.features, 1e-6
+    mu = gaussian_mu(epsilon * (1 - 2**-30), delta * (1 - 2**-30))
+    for sensitivity in (2**power for power in range(1, 50)):
+        sigma = sensitivity / mu
+        eta = 67 * (spec.sketch_size + 1) / sigma**2
+        share = eta / min(2**-31 * epsilon, 2**-32 * mu)
+        if share > 1.01:
+            with pytest.raises(PrivacyError, match="lattice is too coarse"):
+                planned._noise_steps(spec, sensitivity, epsilon, epsilon, delta)
+        elif share < 0.99:
+            planned._noise_steps(spec, sensitivity, epsilon, epsilon, delta)
+
+
+@pytest.mark.parametrize(("delta", "told"), [(1.1e-4, True), (0.9e-4, False)])
+def test_a_delta_above_one_in_ten_thousand_is_warned_of_whatever_the_rows(delta, told):
+    few = empty_sketch(4, count=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plan_release(few, epsilon=1.0, delta=delta)
+    assert bool(caught) is told
+
+
+def test_noise_of_64_deviations_fits_beside_the_total(ample):
+    sketch = empty_sketch(4)
+    sigma = plan_of(sketch, **PROMISE).sigma_int
+    spec = sketch.features
+    most = 2**127 - 1 - 64 * sigma
+    for value, fits in ((most, True), (most + 1, False)):
+        total = Int128Array.from_ints([value, 0, 0, 0])
+        full = replace(sketch, total=total)
+        if fits:
+            planned._require_room(full, spec, sigma)
+        else:
+            with pytest.raises(PrivacyError, match="128 bits"):
+                planned._require_room(full, spec, sigma)

@@ -8,10 +8,7 @@ import pytest
 
 from privacy.releases import PHI, PROMISE, ROWS, by_label, require_refused
 from sketchlearn.arithmetic.exact import Int128Array
-from sketchlearn.errors import (
-    FeatureMapMismatch,
-    PrivacyError,
-)
+from sketchlearn.errors import FeatureMapMismatch, PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.kernel import FourierFeatures

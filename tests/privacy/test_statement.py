@@ -1,19 +1,15 @@
 """A statement says what was done; one that cannot be true is refused."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from privacy.releases import (
-    PROMISE,
-    plan_of,
-)
-from sketchlearn.errors import (
-    PrivacyError,
-    SketchFileError,
-)
+from privacy.releases import PROMISE, plan_of
+from sketchlearn.errors import PrivacyError, SketchFileError
 from sketchlearn.files.container import canonical_json, encode
+from sketchlearn.privacy.mechanisms import gaussian_mu
 from sketchlearn.privacy.release import release
 from sketchlearn.privacy.statement import PrivacyStatement
 from sketchlearn.storage.formats.private import PrivateSketchFormat
@@ -147,3 +143,34 @@ def test_a_laplace_count_cannot_claim_less_noise(ample, exact):
     private = release(exact, **PROMISE, ledger=ample, count="laplace")
     with pytest.raises(SketchFileError):
         loads(tampered(private, count_std=1e-9))
+
+
+# How exactly a statement must agree with the formulas: as they are computed.
+
+
+def with_noise(statement, factor):
+    """The statement of somebody who added ``factor`` of the noise that is needed."""
+    steps = Fraction(statement.sensitivity) * Fraction(2) ** statement.frac_bits
+    mu = Fraction(gaussian_mu(statement.epsilon, statement.delta))
+    sigma = int(steps / mu * Fraction(factor))
+    mu2 = float((steps / sigma) ** 2)
+    return replace(statement, sigma_int=sigma, mu2=mu2)
+
+
+@pytest.mark.parametrize(
+    ("factor", "possible"), [(1 - 3e-10, True), (1 - 5e-9, False), (1.0, True)]
+)
+def test_noise_is_what_the_promise_asks_to_nine_digits(private, factor, possible):
+    assert with_noise(private.statement, factor).is_possible is possible
+
+
+@pytest.mark.parametrize(
+    ("version", "factor", "possible"),
+    [(2, 1.0, True), (2, 1 - 5e-7, False), (1, 1 - 5e-7, True), (1, 1 - 5e-6, False)],
+)
+def test_sensitivities_of_version_1_have_six_digits(private, version, factor, possible):
+    spec = replace(private.features, version=version)
+    sensitivity = private.statement.sensitivity * factor
+    statement = replace(private.statement, sensitivity=sensitivity)
+
+    assert statement.is_about(spec) is possible

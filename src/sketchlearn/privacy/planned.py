@@ -22,6 +22,7 @@ from typing import final
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.base import FeatureSpec
+from sketchlearn.privacy.accountant import LATTICE_ODDS
 from sketchlearn.privacy.charge import Charge, CountMode, Neighbours, require_modes
 from sketchlearn.privacy.mechanisms import (
     LEAST_EPSILON,
@@ -197,7 +198,9 @@ def _noise_steps(
     sigma = ceil(Fraction(sensitivity) / Fraction(mu) * (1 + Fraction(_KEPT_BACK)))
     # What is kept back of epsilon, and the ledger, cover this much and no more.
     eta = Fraction(_DISCRETE_ODDS * (spec.sketch_size + 1), sigma**2)
-    if eta * 2**31 > epsilon or eta * 2**32 > Fraction(sensitivity, sigma):
+    in_one = Fraction(_KEPT_BACK) * Fraction(epsilon) / 2
+    in_many = Fraction(LATTICE_ODDS) * Fraction(sensitivity, sigma)
+    if eta > min(in_one, in_many):
         raise PrivacyError("the lattice is too coarse for this promise.")
     return sigma
 

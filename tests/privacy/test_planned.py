@@ -263,16 +263,15 @@ def test_a_delta_above_one_in_ten_thousand_is_warned_of_whatever_the_rows(delta,
     assert bool(caught) is told
 
 
-def test_noise_of_64_deviations_fits_beside_the_total(ample):
+def test_noise_of_64_deviations_fits_beside_the_total():
     sketch = empty_sketch(4)
     sigma = plan_of(sketch, **PROMISE).sigma_int
-    spec = sketch.features
     most = 2**127 - 1 - 64 * sigma
     for value, fits in ((most, True), (most + 1, False)):
         total = Int128Array.from_ints([value, 0, 0, 0])
         full = replace(sketch, total=total)
         if fits:
-            planned._require_room(full, spec, sigma)
+            planned._require_room(full, sigma)
         else:
             with pytest.raises(PrivacyError, match="128 bits"):
-                planned._require_room(full, spec, sigma)
+                planned._require_room(full, sigma)

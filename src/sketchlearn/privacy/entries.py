@@ -3,6 +3,10 @@
 Version 1 did not say which unit it is about: its owner can state it, once, in a line of
 its own, and the charges behind that line are of version 2. Lines that are in the chain
 and yet make no sense are refused, never guessed at.
+
+What is written keeps its words for ever: ``release`` in a line is ``release_id`` of a
+:class:`~sketchlearn.privacy.charge.Charge`, and its other fields are called alike.
+Numbers are hexadecimal texts.
 """
 
 from __future__ import annotations

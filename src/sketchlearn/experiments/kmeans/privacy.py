@@ -201,7 +201,7 @@ class _Descent(_AbstractSession):
     @override
     def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         released = _release(self.sketch, epsilon, seed, n_rounds=1)
-        return self.decoder.decode(released).params.centres
+        return self.decoder.decode(released).params.centers
 
 
 def _release(

@@ -13,15 +13,16 @@ import time
 from pathlib import Path
 
 from sketchlearn.files.container import canonical_json
+from sketchlearn.privacy.charge import Charge
 from sketchlearn.privacy.entries import line_of
 from sketchlearn.privacy.journal import chain_hash
-from sketchlearn.privacy.ledger import Charge, Ledger
+from sketchlearn.privacy.ledger import Ledger
 
 
 def fill(path, n):
     """Write a ledger of ``n`` charges without waiting for the disk after each."""
     Ledger(path, epsilon=50.0, delta=1e-6)
-    previous = Ledger.open(path)._account.seen.last
+    previous = Ledger.open(path)._book.account.seen.last
     with open(path, "a") as stream:
         for _ in range(n):
             body = line_of(new_charge())

@@ -2,6 +2,8 @@
 
 import json
 import re
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import sketchlearn
 import sketchlearn as sl
 from paper_folder import write_paper_folder
 from sketchlearn.cli import main
@@ -345,6 +348,33 @@ def test_kmeans_of_files_takes_two_rounds(folder):
     assert run("sketch", "jan.parquet", "-o", "1.sketch", *plan, *one).exit_code == 0
     wrong = run("sketch", "jan.parquet", "-o", "x", "--for", "pca", "--rounds", "2")
     assert (wrong.exit_code, "go with kmeans" in wrong.stderr) == (2, True)
+
+
+def test_any_parameter_of_a_model_can_be_set(folder):
+    run("sketch", "jan.parquet", "-o", "m.sketch", "--for", "mixture", "--rounds", "1")
+    shape = ("--set", "covariance_type=diag")
+    fitted = run("fit", "mixture", "m.sketch", "--components", "2", *shape)
+    assert np.shape(json.loads(fitted.stdout)["covariances"]) == (2, 4)
+    wrong = run("fit", "mixture", "m.sketch", "--set", "covariance=diag")
+    assert (wrong.exit_code, "covariance_type" in wrong.stderr) == (2, True)
+
+
+def test_an_option_of_another_model_is_refused(folder):
+    run("sketch", "jan.parquet", "-o", "p.sketch")
+    for option in (("--alpha", "2"), ("--target", "price")):
+        wrong = run("fit", "pca", "p.sketch", *option)
+        assert (wrong.exit_code, "go with ridge" in wrong.stderr) == (2, True)
+    none = run("fit", "ridge", "p.sketch", "--target", "price", "--alpha", "0")
+    expected = sl.CompressiveRidge(0).fit_sketch(sl.load("p.sketch"), targets=[3])
+    assert np.allclose(json.loads(none.stdout)["coef"], expected.coef_)
+
+
+def test_every_module_that_is_imported_when_needed_is_there():
+    sources = Path(sketchlearn.cli.__file__).parent.glob("*.py")
+    names = [re.findall(r'lazy\("(.+?)"\)', path.read_text()) for path in sources]
+    assert sum(names, [])
+    for name in sum(names, []):
+        assert find_spec(f"sketchlearn.{name}") is not None, name
 
 
 @pytest.mark.parametrize("size", ["0", "many", "-3", "1.5"])

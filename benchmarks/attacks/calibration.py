@@ -14,7 +14,8 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from tally import run
 
-from sketchlearn.privacy.accountant import Charge, Spending, Terms
+from sketchlearn.privacy.accountant import Spending, Terms
+from sketchlearn.privacy.charge import Charge
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, gaussian_sigma
 
 PAIRS, HISTORIES, STEP = 249, 200, 1e-3

@@ -26,8 +26,9 @@ from tally import run
 from sketchlearn.errors import BudgetExceeded, LedgerError
 from sketchlearn.files.container import canonical_json
 from sketchlearn.privacy.accountant import Terms
+from sketchlearn.privacy.charge import Charge
 from sketchlearn.privacy.journal import chain_hash
-from sketchlearn.privacy.ledger import Charge, Ledger
+from sketchlearn.privacy.ledger import Ledger
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
 CAP = Terms(2.0, 1e-5)._mu2_cap

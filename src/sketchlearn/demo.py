@@ -9,8 +9,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -120,54 +121,57 @@ def _compare(
     rest: Sketch, paths: list[Path], kept: int, sketching: float, say: Say
 ) -> dict[str, Any]:
     """Fit both libraries and print one table."""
-    start = time.perf_counter()
-    pca = CompressivePCA(5).fit_sketch(rest, features=FEATURES)
-    ours_pca = time.perf_counter() - start
-    start = time.perf_counter()
-    ridge = CompressiveRidge(alpha=1.0).fit_sketch(rest)
-    ours_ridge = time.perf_counter() - start
-
+    ours = _timed_fits(
+        lambda: CompressivePCA(5).fit_sketch(rest, features=FEATURES),
+        lambda: CompressiveRidge(alpha=1.0).fit_sketch(rest),
+    )
     start = time.perf_counter()
     used = [path for i, path in enumerate(paths) if i != FORGOTTEN]
     table = np.concatenate([_read(path) for path in used])
     reading = time.perf_counter() - start
     X, y = table[:, :N_SENSORS], table[:, N_SENSORS]
-    start = time.perf_counter()
-    exact_pca = PCA(5).fit(X)
-    theirs_pca = time.perf_counter() - start
-    start = time.perf_counter()
-    exact_ridge = Ridge(alpha=1.0).fit(X, y)
-    theirs_ridge = time.perf_counter() - start
-
+    theirs = _timed_fits(lambda: PCA(5).fit(X), lambda: Ridge(alpha=1.0).fit(X, y))
     held_out = _read(paths[FORGOTTEN])
     Z, target = held_out[:, :N_SENSORS], held_out[:, N_SENSORS]
+    variance = [_variance_kept(fits.pca, Z) for fits in (ours, theirs)]
+    r2 = [_r2(fits.ridge, Z, target) for fits in (ours, theirs)]
     say("")
     say("from the one sketch            sketchlearn   scikit-learn")
-    lines = [
-        ("PCA, variance kept", _variance_kept(pca, Z), _variance_kept(exact_pca, Z)),
-        (
-            "ridge, R2 on unseen rows",
-            _r2(ridge, Z, target),
-            _r2(exact_ridge, Z, target),
-        ),
-    ]
-    for name, ours, theirs in lines:
-        say(f"  {name:<26} {ours:>13.4f}  {theirs:>13.4f}")
-    times = [
-        ("PCA, seconds to fit", ours_pca, theirs_pca),
-        ("ridge, seconds to fit", ours_ridge, theirs_ridge),
+    for name, left, right in [
+        ("PCA, variance kept", *variance),
+        ("ridge, R2 on unseen rows", *r2),
+        ("PCA, seconds to fit", ours.pca_seconds, theirs.pca_seconds),
+        ("ridge, seconds to fit", ours.ridge_seconds, theirs.ridge_seconds),
         ("seconds to read the rows", sketching, reading),
-    ]
-    for name, ours, theirs in times:
-        say(f"  {name:<26} {ours:>13.4f}  {theirs:>13.4f}")
+    ]:
+        say(f"  {name:<26} {left:>13.4f}  {right:>13.4f}")
     say(f"  {'bytes kept':<26} {kept:>13,}  {table.nbytes:>13,}")
     say("")
     return {
         "digests_equal": True,
-        "pca_variance_kept": lines[0][1:],
-        "ridge_r2": lines[1][1:],
+        "pca_variance_kept": variance,
+        "ridge_r2": r2,
         "bytes_in_memory": table.nbytes,
     }
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Fits:
+    """Both models of a library, and how long they took."""
+
+    pca: Any
+    ridge: Any
+    pca_seconds: float
+    ridge_seconds: float
+
+
+def _timed_fits(fit_pca: Callable[[], Any], fit_ridge: Callable[[], Any]) -> _Fits:
+    start = time.perf_counter()
+    pca = fit_pca()
+    middle = time.perf_counter()
+    ridge = fit_ridge()
+    return _Fits(pca, ridge, middle - start, time.perf_counter() - middle)
 
 
 def _read(path: Path) -> NDArray[np.float32]:

@@ -7,13 +7,14 @@ downloaded. A file that is not the one in the index is refused.
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import os
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sketchlearn.discovery import classes_declaring
 from sketchlearn.errors import SketchFileError
 from sketchlearn.files.durable import write_file
 from sketchlearn.files.weights import (
@@ -25,14 +26,14 @@ from sketchlearn.files.weights import (
     save_weights,
 )
 
-__all__ = ["ModelInfo", "add_model", "list_models", "load_card", "load_model"]
-
-_BUILDERS = {
-    "equivariant": "sketchlearn.decoders.moments.equivariant:EquivariantDecoder",
-    "iterative-ckm": "sketchlearn.decoders.clusters.iterative_ckm:IterativeCKM",
-    "sqnet": "sketchlearn.sqnet:SQNet",
-}
-"""Class by kind of weights; each has ``from_weights(weights)``."""
+__all__ = [
+    "ModelInfo",
+    "add_model",
+    "find_builders",
+    "list_models",
+    "load_card",
+    "load_model",
+]
 
 
 def list_models() -> list[ModelInfo]:
@@ -61,14 +62,25 @@ def load_model(name: str) -> Any:
         process, the model built at every call.
     """
     weights = packaged_weights(name)
-    if weights.kind not in _BUILDERS:
+    builders = find_builders()
+    if weights.kind not in builders:
         raise SketchFileError(
             f"model {name!r} is of kind {weights.kind!r}; this release builds: "
-            f"{', '.join(_BUILDERS)}. Install a newer sketchlearn."
+            f"{', '.join(sorted(builders))}. Install a newer sketchlearn."
         )
-    module, _, class_name = _BUILDERS[weights.kind].partition(":")
-    cls = getattr(importlib.import_module(module), class_name)
-    return cls.from_weights(weights)
+    return builders[weights.kind].from_weights(weights)
+
+
+@cache
+def find_builders() -> dict[str, Any]:
+    """Classes by the kind of weights they are built from.
+
+    A decoder or a model that sets ``weights_kind`` and has ``from_weights(weights)`` is
+    one; there is no list to put it into.
+    """
+    return classes_declaring(
+        "weights_kind", "sketchlearn.decoders", "sketchlearn.sqnet"
+    )
 
 
 def load_card(name: str) -> dict[str, Any]:

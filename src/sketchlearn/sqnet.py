@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal, final, get_args
+from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,6 +173,8 @@ class SQNet:
     (3,)
     """
 
+    weights_kind: ClassVar = "sqnet"
+
     spec: SQNetSpec
     tensors: Mapping[str, NDArray[np.float32]]
     model: ModelReference | None = None
@@ -252,12 +254,12 @@ class SQNet:
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and a model card as one value."""
-        return Weights("sqnet", self.spec.to_dict(), self.tensors, card or {})
+        return Weights(self.weights_kind, self.spec.to_dict(), self.tensors, card or {})
 
     @classmethod
     def from_weights(cls, weights: Weights) -> SQNet:
         """Undo :meth:`to_weights`."""
-        if weights.kind != "sqnet":
+        if weights.kind != cls.weights_kind:
             raise FeatureMapError(
                 f"these are weights of kind {weights.kind!r}, not of an SQNet. Load "
                 "them with load_model or with the class they were saved from."

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sketchlearn.privacy.release import plan_release
+from sketchlearn.privacy.charge import CountMode, Neighbours
+from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.privacy.statement import CountMode, Neighbours
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["release_seeded"]

@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
@@ -125,6 +126,93 @@ def test_short_streams_give_the_model_of_the_array(name):
     for rows in (chunks(ROWS, 256), chunks(data.to_pandas(), 1), reader):
         assert same(make().fit(rows), model)
     assert same(make().fit(sl.open_rows(chunks(ROWS, 99))), model)
+
+
+class ArrowStream:
+    """What a library that knows Arrow's interface, and no more, would pass."""
+
+    def __init__(self, data):
+        self._data = data
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._data.__arrow_c_stream__(requested_schema)
+
+
+class NamedArrowStream(ArrowStream):
+    @property
+    def columns(self):
+        return self._data.column_names
+
+
+class Reread:
+    """A collection of batches that is no list."""
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __iter__(self):
+        return iter(chunks(self._rows, 200))
+
+
+def all_forms(rows, names, folder):
+    """The same rows in all that they may come in, with names."""
+    data = table(rows, names)
+    frame = data.to_pandas()
+    yield from (frame, pl.from_pandas(frame), pl.from_pandas(frame).lazy(), data)
+    yield from (chunks(frame, 100), [frame[:700], frame[700:]], Reread(frame))
+    yield from (ArrowStream(data), NamedArrowStream(data), [ArrowStream(data)])
+    yield from (data.to_reader(), [data.to_reader()], pa.dataset.dataset(data))
+    for path in write(folder, rows, names):
+        yield from (path, sl.open_rows(path), str(path))
+    yield from map(sl.open_rows, (frame, chunks(frame, 99), ArrowStream(data)))
+
+
+LOW, HIGH = ROWS.min(axis=0) - 1, ROWS.max(axis=0) + 1
+DECLARED = {
+    "pca": sl.CompressivePCA(2, bounds=(LOW, HIGH)),
+    "k-means": sl.CompressiveKMeans(2, sketch_size=60, n_init=1, bounds=(LOW, HIGH)),
+    "mixture": sl.CompressiveGaussianMixture(2, sketch_size=60, bounds=(LOW, HIGH)),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_declared_plan_gives_one_model_for_all_forms_of_rows(name, tmp_path):
+    model = clone(DECLARED[name]).fit(ROWS)
+    nameless = [ROWS.tolist(), torch.tensor(ROWS), memoryview(ROWS), chunks(ROWS, 64)]
+    nameless += [list(chunks(ROWS, 444)), Reread(ROWS), map(np.asarray, [ROWS])]
+    named = all_forms(ROWS, NAMES[:D], tmp_path / "files")
+    for rows in [*nameless, *map(sl.open_rows, (ROWS, chunks(ROWS, 99))), *named]:
+        assert same(clone(DECLARED[name]).fit(rows), model)
+
+
+def test_a_declared_plan_gives_one_regression_for_all_forms_of_rows(tmp_path):
+    declared = sl.CompressiveRidge(bounds=(LOW, HIGH), target_bounds=(-500, 500))
+    model = clone(declared).fit(ROWS, TARGET[:, 0])
+    for rows in all_forms(WHOLE, NAMES, tmp_path / "files"):
+        assert same(clone(declared).fit(rows, "t"), model)
+
+
+@pytest.mark.parametrize(
+    "declared", [{"bounds": (LOW, HIGH)}, {"rounds": 1}], ids=["bounds", "rounds"]
+)
+def test_one_pass_gives_one_classifier_for_all_forms_of_rows(declared, tmp_path):
+    make = sl.CompressiveClassifier(sketch_size=60, **declared)
+    codes = np.arange(N) % 3
+    model = clone(make).fit(ROWS, codes)
+    whole = np.column_stack([ROWS, codes])
+    for rows in all_forms(whole, NAMES, tmp_path / "files"):
+        assert clone(make).fit(rows, "t").sketches_ == model.sketches_
+
+
+def test_what_is_no_table_of_rows_is_refused_alike_by_sketches_and_models():
+    phi = sl.MomentFeatures(D)
+    column = pl.Series("a", [1.0, 2.0])
+    for rows in ({"a": [1.0]}, {1.0, 2.0}, [], 3, b"rows", column, column.to_arrow()):
+        with pytest.raises(RowsError) as told:
+            sl.sketch_rows(rows, phi)
+        with pytest.raises(RowsError) as again:
+            sl.CompressivePCA().fit(rows)
+        assert str(again.value) == str(told.value)
 
 
 @pytest.mark.parametrize("name", [name for name in SIMPLE if is_twice(name)])
@@ -300,6 +388,30 @@ def test_a_random_state_gives_the_same_seed_every_time():
         .fit(ROWS),
     )
     model.partial_fit(ROWS)
+
+
+ALL = [
+    sl.CompressivePCA,
+    sl.CompressiveRidge,
+    sl.CompressiveKMeans,
+    sl.CompressiveGaussianMixture,
+    sl.CompressiveClassifier,
+]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_parameter_says_what_it_may_be(kind):
+    given = kind().get_params()
+    assert kind._parameter_constraints.keys() == given.keys()
+    for name in given.keys() - {"bounds", "target_bounds"}:
+        with pytest.raises(
+            FeatureMapError, match=f"{name!r} parameter of {kind.__name__}"
+        ):
+            kind(**{name: object()}).plan(D)
+    for name, value in given.items():
+        if not isinstance(value, bool):  # which Python takes for a number
+            with pytest.raises(FeatureMapError, match=name):
+                kind(**{name: True}).plan(D)
 
 
 @pytest.mark.parametrize("name", [*SIMPLE, *RIDGES])

@@ -153,7 +153,7 @@ def test_the_decoder_does_not_matter_where_the_sketch_holds_all():
 @pytest.mark.parametrize("size", [24, 2000])
 @pytest.mark.parametrize("name", ["magic", None, "Learned"])
 def test_an_unknown_decoder_is_refused_at_any_sketch_size(size, name):
-    with pytest.raises(FeatureMapError, match="decoder must be 'learned' or 'nystrom'"):
+    with pytest.raises(FeatureMapError, match="decoder.*'learned', 'nystrom'"):
         CompressivePCA(sketch_size=size, decoder=name).fit(X)
 
 
@@ -461,9 +461,14 @@ def test_one_large_column_is_the_first_component(size):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 0}, "n_components"),
         ({"n_components": "mle"}, "n_components"),
-        ({"sketch_size": "Auto"}, "sketch_size must be a whole number >= 1 or 'auto'"),
+        (
+            {"sketch_size": "Auto"},
+            "sketch_size.* must be an int .*or a str among .'auto'",
+        ),
+        ({"n_components": True}, "n_components"),
+        ({"n_components": 1.0}, "n_components"),
         ({"sketch_size": True}, "sketch_size"),
         ({"standardize": "yes"}, "standardize"),
         ({"decoder": "magic"}, "decoder"),

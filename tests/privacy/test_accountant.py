@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import BudgetExceeded, PrivacyError
-from sketchlearn.privacy.accountant import Charge, Spending, Terms
+from sketchlearn.privacy.accountant import Spending, Terms
+from sketchlearn.privacy.charge import Charge
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, zcdp_rho
 
 DELTA = 1e-5

@@ -14,7 +14,8 @@ from sketchlearn.privacy.audit import AuditReport, audit, released_totals
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.privacy.noise import discrete_gaussian
-from sketchlearn.privacy.release import PlannedRelease, release
+from sketchlearn.privacy.planned import PlannedRelease
+from sketchlearn.privacy.release import release
 from sketchlearn.sketching.sketch import sketch_rows
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
@@ -151,7 +152,7 @@ def test_the_audit_draws_single_releases_as_users_do(monkeypatch, fault):
         source = rng.bytes if fault == "repeats" else random_bytes
         return real(sigma, size, random_bytes=source)
 
-    monkeypatch.setattr("sketchlearn.privacy.release.discrete_gaussian", sampler)
+    monkeypatch.setattr("sketchlearn.privacy.planned.discrete_gaussian", sampler)
     report = play(1.0, 1e-5, 2000)
     assert not report.passed
     assert "release" in report.statistic
@@ -227,7 +228,7 @@ def quiet(sigma, size, *, random_bytes):
 
 
 def test_the_audit_finds_a_release_whose_noise_was_taken_out(monkeypatch):
-    monkeypatch.setattr("sketchlearn.privacy.release.discrete_gaussian", quiet)
+    monkeypatch.setattr("sketchlearn.privacy.planned.discrete_gaussian", quiet)
     assert not play(1.0, 1e-5, 2000).passed
 
 

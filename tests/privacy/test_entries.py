@@ -6,27 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from privacy.ledgers import CAPS, charge, lines_of
 from sketchlearn.errors import BudgetExceeded, LedgerError, PrivacyError
 from sketchlearn.files.container import canonical_json
 from sketchlearn.privacy import entries, journal
-from sketchlearn.privacy.ledger import Charge, Ledger
+from sketchlearn.privacy.charge import Charge
+from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_mu
-
-CAPS = {"epsilon": 2.0, "delta": 1e-5}
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "people.ledger"
-
-
-def charge(mu2=0.01, name="x", **more):
-    return Charge(name, mu2=mu2, **more)
-
-
-def lines_of(path):
-    return path.read_bytes().splitlines(keepends=True)
-
 
 # Ledgers of version 1, which do not say what one unit is.
 
@@ -72,7 +58,7 @@ def test_a_ledger_of_version_1_takes_charges_once_its_unit_is_stated(old):
         assert [item.release_id[-1] for item in book.charges] == list("123ab")
         total = 0.02 + 0.1 / 3 + 0.01 + 0.001 + 4 * 0.001
         rho = Fraction(total) / 2 + Fraction(0.1) ** 2 / 2
-        assert float(book._account.spent.rho) == pytest.approx(float(rho))
+        assert float(book._book.account.spent.rho) == pytest.approx(float(rho))
     again = Ledger.open(old, neighbours="add_remove", rows_per_unit=2)
     assert len(lines_of(old)) == 7
     assert Ledger(old, **CAPS, pure_epsilon=0.25, rows_per_unit=2).charges
@@ -131,7 +117,7 @@ def test_a_ledger_of_version_2_is_read_as_it_was_written(tmp_path):
     assert (book.neighbours, book.rows_per_unit) == ("replace", 2)
     assert book.charges == GOLDEN_CHARGES
     mu2 = 16 * Fraction(0.002) + Fraction(0.1 / 3) + Fraction(0.01)
-    assert book._account.spent.rho == (mu2 + Fraction(0.1) ** 2) / 2
+    assert book._book.account.spent.rho == (mu2 + Fraction(0.1) ** 2) / 2
     assert book.summary().n_charges == 3
 
 

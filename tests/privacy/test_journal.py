@@ -10,38 +10,18 @@ import threading
 
 import pytest
 
+from privacy.ledgers import CAPS, charge, forks
+from privacy.ledgers import names_in as names
 from sketchlearn.errors import LedgerError
 from sketchlearn.privacy import journal
-from sketchlearn.privacy.ledger import Charge, Ledger
-
-CAPS = {"epsilon": 2.0, "delta": 1e-5}
-forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "people.ledger"
-
-
-@pytest.fixture
-def book(path):
-    return Ledger(path, **CAPS)
-
-
-def charge(name="x", mu2=0.01):
-    return Charge(name, mu2=mu2)
-
-
-def names(path):
-    return [item.release_id for item in Ledger.open(path).charges]
-
+from sketchlearn.privacy.ledger import Ledger
 
 # The end of the file.
 
 
 def test_at_every_place_a_cut_loses_torn_entries_only(path, book):
     for name in "abc":
-        book.charge(charge(name))
+        book.charge(charge(name=name))
     data = path.read_bytes()
     ends = [i for i, byte in enumerate(data) if byte == ord("\n")]
     for cut in range(1, len(data) + 1):
@@ -52,7 +32,7 @@ def test_at_every_place_a_cut_loses_torn_entries_only(path, book):
                 Ledger.open(path)
             continue
         assert names(path) == list("abc")[: whole - 1], cut
-        Ledger.open(path).charge(charge("next"))
+        Ledger.open(path).charge(charge(name="next"))
         assert names(path) == [*list("abc")[: whole - 1], "next"], cut
 
 
@@ -60,7 +40,7 @@ def test_at_every_place_a_cut_loses_torn_entries_only(path, book):
     "end", [b"", b"\x0b", b"J", b"{", b'{"count', b"\0\0\0\0", b"}", b"\xff"]
 )
 def test_a_whole_last_entry_counts_whatever_became_of_its_end_of_line(path, book, end):
-    book.charge(charge("a"))
+    book.charge(charge(name="a"))
     data = path.read_bytes()
     path.write_bytes(data[:-1] + end)
 
@@ -68,26 +48,26 @@ def test_a_whole_last_entry_counts_whatever_became_of_its_end_of_line(path, book
     assert names(path) == ["a"]
     again = Ledger.open(path)
     for name in "bc":
-        again.charge(charge(name))
+        again.charge(charge(name=name))
     assert names(path) == ["a", "b", "c"]
     assert path.read_bytes().startswith(data)
     assert [item.release_id for item in book.charges] == ["a", "b", "c"]
 
 
 def test_two_readers_of_an_entry_without_end_of_line_agree(path, book):
-    book.charge(charge("a"))
+    book.charge(charge(name="a"))
     path.write_bytes(path.read_bytes()[:-1])
     one, two = Ledger.open(path), Ledger.open(path)
 
     assert len(one.charges) == len(one.charges) == 1
-    one.charge(charge("b"))
-    two.charge(charge("c"))
-    one.charge(charge("d"))
+    one.charge(charge(name="b"))
+    two.charge(charge(name="c"))
+    one.charge(charge(name="d"))
     assert names(path) == ["a", "b", "c", "d"]
 
 
 def test_a_whole_entry_that_does_not_follow_is_refused_and_not_cut_off(path, book):
-    book.charge(charge("a"))
+    book.charge(charge(name="a"))
     data = path.read_bytes().replace(b'"release":"a"', b'"release":"b"')[:-1]
     path.write_bytes(data)
 
@@ -101,14 +81,14 @@ def test_a_whole_entry_that_does_not_follow_is_refused_and_not_cut_off(path, boo
 
 @pytest.mark.parametrize("act", ["charge", "charges", "summary", "spent"])
 def test_what_was_seen_cannot_be_taken_back(path, book, act):
-    book.charge(charge("a"))
+    book.charge(charge(name="a"))
     older = path.read_bytes()
-    book.charge(charge("b"))
+    book.charge(charge(name="b"))
     path.write_bytes(older)  # a good ledger, such as a backup
 
     with pytest.raises(LedgerError, match="entries that were in it are gone"):
         {
-            "charge": lambda: book.charge(charge("c")),
+            "charge": lambda: book.charge(charge(name="c")),
             "charges": lambda: book.charges,
             "summary": book.summary,
             "spent": lambda: book.spent_epsilon(1e-5),
@@ -118,7 +98,7 @@ def test_what_was_seen_cannot_be_taken_back(path, book, act):
 
 def test_a_change_of_one_byte_in_what_was_seen_is_noticed(path, book):
     for name in "abc":
-        book.charge(charge(name))
+        book.charge(charge(name=name))
     data = path.read_bytes()
     for place in range(0, len(data), 7):
         changed = bytearray(data)
@@ -128,16 +108,16 @@ def test_a_change_of_one_byte_in_what_was_seen_is_noticed(path, book):
         with pytest.raises(LedgerError):
             book.charge(charge())
         path.write_bytes(data)
-    book.charge(charge("d"))
+    book.charge(charge(name="d"))
 
 
 def test_only_what_is_new_is_taken_apart(path, book, monkeypatch):
     for name in "abc":
-        book.charge(charge(name))
-    Ledger.open(path).charge(charge("d"))
+        book.charge(charge(name=name))
+    Ledger.open(path).charge(charge(name="d"))
     parsed, parse = [], journal._parse_lines
     monkeypatch.setattr(journal, "_parse_lines", lambda t: parsed.extend(t) or parse(t))
-    book.charge(charge("e"))
+    book.charge(charge(name="e"))
 
     assert len(parsed) == 1
     assert book.summary().n_charges == 5
@@ -179,7 +159,7 @@ def test_a_ledger_that_became_a_device_is_refused(path, book):
 def test_a_link_to_a_ledger_is_that_ledger(path, book, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(path)
-    Ledger.open(link).charge(charge("a"))
+    Ledger.open(link).charge(charge(name="a"))
     assert names(path) == ["a"]
 
 
@@ -224,12 +204,12 @@ def test_a_charge_goes_to_the_file_that_has_the_name(path, book, tmp_path):
         shutil.copy(path, tmp_path / "copy")
         os.replace(tmp_path / "copy", path)
 
-    assert wait_for_lock(path, lambda: book.charge(charge("a")), swap) is None
+    assert wait_for_lock(path, lambda: book.charge(charge(name="a")), swap) is None
     assert names(path) == ["a"]
 
 
 def test_a_charge_to_a_ledger_that_was_removed_is_refused(path, book):
-    result = wait_for_lock(path, lambda: book.charge(charge("a")), path.unlink)
+    result = wait_for_lock(path, lambda: book.charge(charge(name="a")), path.unlink)
     assert isinstance(result, LedgerError)
     assert "there is no ledger" in str(result)
     assert not path.exists()
@@ -238,10 +218,10 @@ def test_a_charge_to_a_ledger_that_was_removed_is_refused(path, book):
 def test_a_charge_to_a_ledger_that_was_replaced_by_a_fresh_one_is_refused(
     path, book, tmp_path
 ):
-    book.charge(charge("a"))
+    book.charge(charge(name="a"))
     fresh = tmp_path / "fresh"
     Ledger(fresh, **CAPS)
-    act = lambda: book.charge(charge("b"))  # noqa: E731
+    act = lambda: book.charge(charge(name="b"))  # noqa: E731
     result = wait_for_lock(path, act, lambda: os.replace(fresh, path))
 
     assert isinstance(result, LedgerError)
@@ -260,7 +240,7 @@ def test_a_file_that_is_replaced_all_the_time_is_given_up(path, book, monkeypatc
 
 @forks
 def test_a_limit_on_the_size_of_files_never_breaks_a_ledger(path, book, tmp_path):
-    book.charge(charge("a"))
+    book.charge(charge(name="a"))
     size, other = path.stat().st_size, tmp_path / "other"
     granted = 0
     for room in range(0, 460, 11):
@@ -272,7 +252,7 @@ def test_a_limit_on_the_size_of_files_never_breaks_a_ledger(path, book, tmp_path
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 limit = (size + room, size + room)
                 resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-                Ledger.open(other).charge(charge("b"))
+                Ledger.open(other).charge(charge(name="b"))
                 code = 0
             except OSError as error:
                 code = 1 if error.errno == errno.EFBIG else 2
@@ -281,7 +261,7 @@ def test_a_limit_on_the_size_of_files_never_breaks_a_ledger(path, book, tmp_path
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert code in (0, 1)
         assert names(other) == (["a", "b"] if code == 0 else ["a"])
-        Ledger.open(other).charge(charge("c"))
+        Ledger.open(other).charge(charge(name="c"))
         granted += code == 0
     assert 0 < granted < 42
 
@@ -298,7 +278,7 @@ def test_what_a_full_disk_left_is_taken_away_at_once(path, book, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", short)
         with pytest.raises(OSError, match="No space"):
-            book.charge(charge("lost"))
+            book.charge(charge(name="lost"))
     assert path.read_bytes() == before
-    book.charge(charge("after"))
+    book.charge(charge(name="after"))
     assert names(path) == ["after"]

@@ -5,10 +5,8 @@ is right. All of them pass on the code as it is; a mutant is killed when those n
 with it (the ones meant to find it) all fail.
 """
 
-import contextlib
 import importlib
 import os
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 from math import isqrt, sqrt
@@ -18,18 +16,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privacy.ledgers import in_a_child
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features import clipping
 from sketchlearn.features.base import FeatureSpec
 from sketchlearn.features.clipping import ClippedFeatures, clipped
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.privacy import release as privacy
+from sketchlearn.privacy import planned as planning
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon
 from sketchlearn.privacy.noise import discrete_gaussian
 from sketchlearn.sketching.sketch import sketch_rows
 
 audit = importlib.import_module("sketchlearn.privacy.audit")  # not the function
+releases = importlib.import_module("sketchlearn.privacy.release")
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
 WIDE = clipped(MomentFeatures(999, order="mean"), norm_bound=1.0)
@@ -54,7 +54,7 @@ def draw(sketch, **changes):
     book = Ledger.ephemeral(
         epsilon=5.0, delta=1e-2, pure_epsilon=2.0, neighbours=relation
     )
-    return privacy.release(sketch, **{**PROMISE, "ledger": book, **changes})
+    return releases.release(sketch, **{**PROMISE, "ledger": book, **changes})
 
 
 def noise_of(sketch, n):
@@ -133,20 +133,6 @@ def check_fresh():
     return all(len(set(column)) == 4 for column in columns)
 
 
-def in_a_child(call):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            os.write(writing, pickle.dumps(call()))
-        os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as stream:
-        data = stream.read()
-    os.waitpid(child, 0)
-    return pickle.loads(data)
-
-
 def check_calibration():
     """Noise equals the published table, for every kind of neighbours and count."""
     sketch = sketch_rows(ROWS, PHI)
@@ -174,8 +160,8 @@ def check_sensitivity():
         *rng.normal(size=(50, 4)),
     ]
     some = sketch_rows(ROWS, PHI)
-    plan = privacy.plan_release(some, **PROMISE).statement
-    swap = privacy.plan_release(
+    plan = planning.plan_release(some, **PROMISE).statement
+    swap = planning.plan_release(
         some, **PROMISE, neighbours="replace", count="public"
     ).statement
     for base in (ROWS, np.eye(4)[:1], -np.eye(4)[:1]):
@@ -258,30 +244,30 @@ def test_the_code_as_it_is_passes(checker):
 
 
 def swap_noise(patch, sampler):
-    patch.setattr(privacy, "discrete_gaussian", sampler)
+    patch.setattr(planning, "discrete_gaussian", sampler)
 
 
 def swap_plan(patch, change):
     """Put ``change(plan, sketch, arguments)`` after the real plan."""
-    real = privacy.plan_release
+    real = planning.plan_release
 
     def plan_release(sketch, **arguments):
         planned = real(sketch, **arguments)
         changed = change(planned.statement, sketch, arguments)
         return replace(planned, statement=changed)
 
-    for module in (privacy, audit):
+    for module in (planning, releases, audit):
         patch.setattr(module, "plan_release", plan_release)
 
 
 def swap_draw(patch, change):
     """Put ``change(drawn, planned)`` after the one door."""
-    real = privacy.PlannedRelease.draw
+    real = planning.PlannedRelease.draw
 
     def draw(self, random_bytes, n=1):
         return [change(drawn, self) for drawn in real(self, random_bytes, n)]
 
-    patch.setattr(privacy.PlannedRelease, "draw", draw)
+    patch.setattr(planning.PlannedRelease, "draw", draw)
 
 
 def scaled(plan, factor):
@@ -298,8 +284,8 @@ def noise_forgotten(patch):
 
 
 def sigma_halved(patch):
-    real = privacy.gaussian_mu
-    patch.setattr(privacy, "gaussian_mu", lambda *promise: 2 * real(*promise))
+    real = planning.gaussian_mu
+    patch.setattr(planning, "gaussian_mu", lambda *promise: 2 * real(*promise))
 
 
 def scale_squared(patch):
@@ -369,7 +355,7 @@ def epsilon_twice(patch):
     def change(plan, sketch, arguments):
         if plan.count_mode != "laplace":
             return plan
-        full = privacy.gaussian_mu(plan.epsilon, plan.delta)
+        full = planning.gaussian_mu(plan.epsilon, plan.delta)
         sigma = int(lattice_steps(plan) / Fraction(full)) + 1
         mu2 = float((lattice_steps(plan) / sigma) ** 2)
         return replace(plan, sigma_int=sigma, mu2=mu2 * (1 + 2**-50))
@@ -414,13 +400,15 @@ def seeded_source(patch):
         return np.random.default_rng(0).bytes(n)
 
     fake = SimpleNamespace(urandom=urandom, PathLike=os.PathLike)
-    patch.setattr(privacy, "os", fake)
+    for module in (planning, releases):
+        patch.setattr(module, "os", fake)
 
 
 def forked_source(patch):
     # A generator well seeded at import: every child of a fork continues it alike.
     fake = SimpleNamespace(urandom=np.random.default_rng().bytes, PathLike=os.PathLike)
-    patch.setattr(privacy, "os", fake)
+    for module in (planning, releases):
+        patch.setattr(module, "os", fake)
 
 
 def shared_noise(patch):

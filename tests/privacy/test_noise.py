@@ -1,7 +1,6 @@
 """Noise has exactly the distribution it claims, and is never the same twice."""
 
 import os
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 from math import exp, sqrt
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privacy.ledgers import in_a_child
 from sketchlearn.privacy import noise
 from sketchlearn.privacy.noise import discrete_gaussian, discrete_laplace
 
@@ -200,24 +200,11 @@ def test_two_threads_give_different_noise():
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_two_forked_children_give_different_noise():
     discrete_gaussian(2**46, 8)  # whatever a call might leave behind is there
-    left, right = (_draw_in_a_child() for _ in range(2))
+    left, right = (in_a_child(lambda: discrete_gaussian(2**46, 8)) for _ in range(2))
     mine = discrete_gaussian(2**46, 8)
 
     assert len(left) == len(right) == 8
     assert len({*left, *right, *mine}) == 24
-
-
-def _draw_in_a_child():
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, pickle.dumps(discrete_gaussian(2**46, 8)))
-        os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as stream:
-        data = stream.read()
-    os.waitpid(child, 0)
-    return pickle.loads(data)
 
 
 def test_only_the_given_source_is_used(monkeypatch):

@@ -32,10 +32,11 @@ from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.files.container import canonical_json, encode
-from sketchlearn.privacy import release as privacy
+from sketchlearn.privacy import planned
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_sigma
-from sketchlearn.privacy.release import plan_release, release, release_by_label
+from sketchlearn.privacy.planned import plan_release
+from sketchlearn.privacy.release import release, release_by_label
 from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
 from sketchlearn.privacy.statement import PrivacyStatement
 from sketchlearn.sketching.lineage import (
@@ -203,7 +204,7 @@ def test_the_charge_comes_before_the_noise(exact, monkeypatch, book):
         assert len(book.charges) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(privacy, "discrete_gaussian", fail)
+    monkeypatch.setattr(planned, "discrete_gaussian", fail)
     with pytest.raises(KeyboardInterrupt):
         release(exact, **PROMISE, ledger=book)
     assert len(book.charges) == 1  # budget is lost, privacy is not
@@ -213,7 +214,7 @@ def test_a_refused_charge_draws_no_noise(exact, monkeypatch):
     def fail(*arguments, **more):
         raise AssertionError("noise was drawn")
 
-    monkeypatch.setattr(privacy, "discrete_gaussian", fail)
+    monkeypatch.setattr(planned, "discrete_gaussian", fail)
     small = Ledger.ephemeral(epsilon=0.1, delta=1e-9)
     require_refused(small, exact, BudgetExceeded, "nothing was released")
 

@@ -10,9 +10,10 @@ import click
 
 import sketchlearn as sl
 from sketchlearn.cli.base import Group
+from sketchlearn.cli.fitting import fit
 from sketchlearn.cli.learning import demo, models, train
 from sketchlearn.cli.promises import audit, ledger, release
-from sketchlearn.cli.sketches import fit, inspect, merge, sketch, subtract
+from sketchlearn.cli.sketches import inspect, merge, sketch, subtract
 from sketchlearn.experiments.commands import reproduce
 
 __all__ = ["main"]

@@ -20,7 +20,7 @@ from sketchlearn.cli.base import (
     write,
 )
 
-__all__ = ["audit", "release"]
+__all__ = ["audit", "ledger", "release"]
 
 
 @click.command()

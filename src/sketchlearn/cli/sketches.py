@@ -1,13 +1,11 @@
-"""Sketches: made from files, merged, subtracted, shown and decoded."""
+"""Sketches: made from files, merged, subtracted and shown."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import sketchlearn as sl
 from sketchlearn.cli.base import (
@@ -21,20 +19,18 @@ from sketchlearn.cli.base import (
     summary,
     write,
 )
+from sketchlearn.cli.estimators import (
+    SET,
+    ModelName,
+    build_estimator,
+    given_options,
+    takes_targets,
+)
 
-__all__ = ["fit", "inspect", "merge", "sketch", "subtract"]
+__all__ = ["inspect", "merge", "sketch", "subtract"]
 
-MODELS = ["pca", "ridge", "kmeans", "mixture"]
-
-_PLANNED = {
-    "model": "--for",
-    "size": "--size",
-    "clusters": "--clusters",
-    "rounds": "--rounds",
-    "bounds": "--bounds",
-    "target_bounds": "--target-bounds",
-    "seed": "--seed",
-}
+_PLANNED = {"model": "--for", "target_bounds": "--target-bounds", "settings": "--set"}
+"""What options are called where it is not their name."""
 
 
 def _size(_context: Any, _parameter: Any, value: str) -> int | str:
@@ -50,7 +46,7 @@ def _size(_context: Any, _parameter: Any, value: str) -> int | str:
 @click.argument("data", nargs=-1, required=True)
 @OUT
 @FORCE
-@click.option("--for", "model", type=click.Choice(MODELS), default="pca")
+@click.option("--for", "model", type=ModelName(), default="pca")
 @click.option("--target", multiple=True, help="Target column of a ridge regression.")
 @click.option("--columns", help="Comma-separated columns to read (default: all).")
 @click.option(
@@ -72,6 +68,7 @@ def _size(_context: Any, _parameter: Any, value: str) -> int | str:
 @click.option("--bounds", nargs=2, type=float, help="Declared range of every feature.")
 @click.option("--target-bounds", nargs=2, type=float, help="Declared target range.")
 @click.option("--seed", default=0, show_default=True)
+@SET
 @click.option("--like", type=click.Path(), help="Use the plan of this sketch or map.")
 @click.option("--drop-invalid", is_flag=True, help="Leave out rows with NaN.")
 @click.option(
@@ -93,68 +90,56 @@ def sketch(
     """Sketch the rows of DATA (Parquet, CSV or Arrow files, globs, folders)."""
     require_free(output, force)
     names = [name.strip() for name in columns.split(",")] if columns else None
-    example = _example(like)
-    if like is None and (planned["model"] == "ridge") != bool(target):
-        raise click.UsageError("--for ridge and --target COLUMN go together.")
+    example = _example(like, ("target", *planned))
+    planner = _planner(target, **planned) if like is None else None
     batches = sl.open_rows(
         list(data) if len(data) > 1 else data[0],
         columns=names or getattr(example, "columns", None),
         on_invalid="drop" if drop_invalid else "raise",
         header=False if no_header else None,
     )
-    if example is not None:
+    if planner is None:
         made = sl.sketch_rows(batches, getattr(example, "feature_map", example))
     else:
-        made = _planner(**planned).sketch(batches, list(target) or None)
+        made = planner.sketch(batches, list(target) or None)
     write(made, output, as_json)
 
 
-def _example(like: str | None) -> Any:
+def _planner(
+    target: tuple[str, ...],
+    *,
+    model: str,
+    size: int | str,
+    bounds: tuple[float, float] | None,
+    seed: int,
+    settings: tuple[str, ...],
+    **options: Any,
+) -> Any:
+    """The estimator that plans the sketch."""
+    planner = build_estimator(
+        model,
+        options,
+        settings,
+        sketch_size=size,
+        bounds=bounds or None,
+        random_state=seed,
+    )
+    if takes_targets(model) and not target:
+        raise click.UsageError(f"--for {model} and --target COLUMN go together.")
+    return planner
+
+
+def _example(like: str | None, planned: tuple[str, ...]) -> Any:
     """The file whose plan is used, after checking that nothing else is planned."""
     if like is None:
         return None
-    context = click.get_current_context()
-    given = [
-        name
-        for name in (*_PLANNED, "target")
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
+    given = given_options(planned)
     if given:
         flags = ", ".join(_PLANNED.get(name, f"--{name}") for name in given)
         raise click.UsageError(
             f"--like takes the plan and the columns of another file; leave out {flags}."
         )
     return sl.load(like)
-
-
-def _planner(
-    *,
-    model: str,
-    size: int | str,
-    clusters: int | None,
-    rounds: int | None,
-    bounds: tuple[float, float] | None,
-    target_bounds: tuple[float, float] | None,
-    seed: int,
-) -> Any:
-    """The estimator that plans the sketch."""
-    shared: dict[str, Any] = {
-        "sketch_size": size,
-        "bounds": bounds or None,
-        "random_state": seed,
-    }
-    density = model in ("kmeans", "mixture")
-    if not density and (clusters or rounds):
-        raise click.UsageError("--clusters and --rounds go with kmeans and mixture.")
-    if model == "ridge":
-        return sl.CompressiveRidge(target_bounds=target_bounds or None, **shared)
-    if target_bounds:
-        raise click.UsageError("--target-bounds goes with --for ridge.")
-    if model == "pca":
-        return sl.CompressivePCA(**shared)
-    if model == "kmeans":
-        return sl.CompressiveKMeans(clusters or 8, rounds=rounds, **shared)
-    return sl.CompressiveGaussianMixture(clusters or 1, rounds=rounds, **shared)
 
 
 @click.command()
@@ -225,57 +210,3 @@ def inspect(path: str, as_json: bool) -> None:
         "map": found.fingerprint,
     }
     show(fields, as_json)
-
-
-@click.command()
-@click.argument("model", type=click.Choice(MODELS))
-@click.argument("path", metavar="SKETCH", type=click.Path())
-@click.option(
-    "--components", type=click.IntRange(1), help="Number of components, or of clusters."
-)
-@click.option("--standardize", is_flag=True, help="PCA of the correlations.")
-@click.option("--alpha", default=1.0, show_default=True, type=click.FloatRange(0))
-@click.option("--target", multiple=True, help="Target column, by name or number.")
-def fit(
-    model: str,
-    path: str,
-    components: int | None,
-    standardize: bool,
-    alpha: float,
-    target: tuple[str, ...],
-) -> None:
-    """Decode a MODEL from a SKETCH and print its parameters as JSON."""
-    loaded = load_sketch(path)
-    if model == "pca":
-        pca = sl.CompressivePCA(components, standardize=standardize)
-        fitted: Any = pca.fit_sketch(loaded)
-        names = ["mean_", "scale_", "components_", "explained_variance_ratio_"]
-    elif model == "kmeans":
-        fitted = sl.CompressiveKMeans(components or 8).fit_sketch(loaded)
-        names = ["cluster_centers_", "inertia_"]
-    elif model == "mixture":
-        fitted = sl.CompressiveGaussianMixture(components or 1).fit_sketch(loaded)
-        names = ["weights_", "means_", "covariances_"]
-    else:
-        chosen = [_column(loaded, name) for name in target] or None
-        fitted = sl.CompressiveRidge(alpha).fit_sketch(loaded, targets=chosen)
-        names = ["coef_", "intercept_"]
-    values = {name.rstrip("_"): _plain(getattr(fitted, name)) for name in names}
-    features = _plain(getattr(fitted, "feature_names_in_", None))
-    found = {"model": model, "rows": loaded.count, "features": features, **values}
-    click.echo(json.dumps(found))
-
-
-def _column(sketch: Any, name: str) -> int:
-    """The number of a column of a sketch, given its name or its number."""
-    names = sketch.columns or ()
-    if name in names:
-        return int(names.index(name))
-    if name.isdecimal() and int(name) < sketch.features.n_features:
-        return int(name)
-    known = ", ".join(names) or f"numbers from 0 to {sketch.features.n_features - 1}"
-    return fail(f"the sketch has no column {name!r}; it has: {known[:500]}.")
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else value

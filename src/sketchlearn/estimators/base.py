@@ -10,8 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -31,18 +29,19 @@ from sketchlearn.estimators.inputs import (
     PLANNING_ROWS,
     check_bounds,
     column_extremes,
-    is_streamed,
     validated,
     varies,
     warn_of_late,
     warn_of_plan,
 )
+from sketchlearn.estimators.parameters import Constraints, require_parameters
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.rows.kinds import is_in_memory, kind_of
 from sketchlearn.sketching.sketch import Sketch, accumulate
 
-__all__ = ["AbstractSketchEstimator", "require_sketch", "seed_of"]
+__all__ = ["AbstractSketchEstimator", "require_sketch"]
 
 _PLANNED_FROM = (
     "Its scales were read from the rows that were fitted first (of an iterator, from "
@@ -53,6 +52,9 @@ _PLANNED_FROM = (
 
 class AbstractSketchEstimator(ABC, BaseEstimator):
     """An estimator whose whole knowledge of the data is ``sketch_``."""
+
+    _parameter_constraints: Constraints
+    """What each parameter may be (:mod:`sketchlearn.estimators.parameters`)."""
 
     @abstractmethod
     def fit_sketch(self, sketch: Sketch | PrivateSketch) -> Self:
@@ -68,16 +70,10 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense, before a row is read."""
-        size = getattr(self, "sketch_size", 1)
-        whole = isinstance(size, Integral) and not isinstance(size, bool)
-        if not (whole and size >= 1) and not (isinstance(size, str) and size == "auto"):
-            raise FeatureMapError(
-                f"sketch_size must be a whole number >= 1 or 'auto'; got {size!r}."
-            )
+        require_parameters(self)
         for name in ("bounds", "target_bounds"):
             if getattr(self, name, None) is not None:
                 check_bounds(name, getattr(self, name))
-        seed_of(getattr(self, "random_state", None))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sketch the rows and decode the sketch.
@@ -132,7 +128,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
         """Open rows, and sketch them if they can be, before one of them is read."""
-        if getattr(self, "rounds", None) == 2 and isinstance(X, Iterator):
+        if getattr(self, "rounds", None) == 2 and kind_of(X).is_read_once:
             raise RowsError(
                 f"rounds=2 needs the rows twice, and a {type(X).__name__} cannot be "
                 "read twice. Nothing was read. Pass an array, a frame or files, or "
@@ -273,7 +269,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _open_features(self, X: Any, *, reset: bool) -> Batches:
         """Open ``X`` and keep scikit-learn's record of its width and names."""
-        if is_streamed(X):
+        if not kind_of(X).is_validated:
             return self._open_aligned(X, reset=reset)
         if hasattr(X, "columns"):  # a frame: open_rows names the column at fault
             batches = open_rows(X)
@@ -299,7 +295,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _check_rows(self, X: Any) -> NDArray[np.floating]:
         """Rows for ``transform`` or ``predict``, dense."""
         check_is_fitted(self, "sketch_")
-        if is_streamed(X) and not hasattr(X, "shape"):
+        if not is_in_memory(X):
             raise RowsError(
                 "this takes rows in memory: an array, frame or sparse matrix. Read "
                 "files batch by batch (sketchlearn.open_rows) and pass each batch."
@@ -322,20 +318,3 @@ def require_sketch(sketch: Any) -> None:
             f"fit_sketch takes a sketch; got {type(sketch).__name__}. Rows are for "
             "fit, or for sketch_rows with the map of plan(n_features)."
         )
-
-
-def seed_of(random_state: Any) -> int:
-    """A seed from what scikit-learn calls ``random_state``; None is 0.
-
-    A generator is not advanced: the same estimator plans the same map every time.
-    """
-    if random_state is None:
-        return 0
-    if isinstance(random_state, np.random.RandomState):
-        return int(deepcopy(random_state).randint(2**31))
-    whole = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    if not whole or random_state < 0:
-        raise FeatureMapError(
-            f"random_state must be a whole number >= 0 or None; got {random_state!r}."
-        )
-    return int(random_state)

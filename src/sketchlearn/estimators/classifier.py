@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn, Self, final, overload
 
 import numpy as np
@@ -21,16 +21,12 @@ from sketchlearn.decoders.density.decoder import is_moments
 from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
-from sketchlearn.estimators.base import (
-    AbstractSketchEstimator,
-    seed_of,
-)
+from sketchlearn.estimators.base import AbstractSketchEstimator
 from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
 from sketchlearn.estimators.density import SecondRound
 from sketchlearn.estimators.inputs import (
     beside_targets,
     extremes_of,
-    is_streamed,
     validated,
     warn_of_plan,
 )
@@ -39,12 +35,23 @@ from sketchlearn.estimators.mixture import (
     CompressiveGaussianMixture,
     CovarianceType,
     plan_cells,
-    require_share,
+)
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    NOT_NEGATIVE,
+    RANDOM_STATE,
+    ROUNDS,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
+    seed_of,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.rows.kinds import is_in_memory, kind_of
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
@@ -103,6 +110,16 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
     >>> CompressiveClassifier(1, sketch_size=100).fit(X, y).score(X, y) > 0.98
     True
     """
+
+    _parameter_constraints: Constraints = {
+        "n_components": [AT_LEAST_ONE],
+        "covariance_type": one_of("diag", "full"),
+        "sketch_size": SKETCH_SIZE,
+        "rounds": ROUNDS,
+        "bounds": BOUNDS,
+        "shrinkage": [NOT_NEGATIVE],
+        "random_state": RANDOM_STATE,
+    }
 
     def __init__(
         self,
@@ -313,10 +330,6 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         tags.input_tags.sparse = False
         return tags
 
-    def _check_parameters(self) -> None:
-        require_share("shrinkage", self.shrinkage)
-        self._mixture(self.n_components)._check_parameters()
-
     @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
         return self._open_labelled(X, y, reset=reset).batches
@@ -347,12 +360,13 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         return LabelledRows(open_rows(rows), labels)
 
     def _open_named(self, X: Any, y: str, *, reset: bool) -> LabelledRows:
-        if isinstance(X, Iterator):
+        if kind_of(X).is_read_once and not (reset and self._is_one_pass):
             raise RowsError(
                 "a stream cannot be read twice, as classes need it. Nothing was read. "
                 "Pass an array or files, or partial_fit for each batch."
             )
-        found = open_rows(X).names
+        batches = open_rows(X)
+        found = batches.names
         if found is None or y not in found:
             raise RowsError(
                 f"y={y!r} names a column, but the data has "
@@ -361,7 +375,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         features = [name for name in found if name != y]
         if not reset:
             features = list(getattr(self, "feature_names_in_", features))
-        batches = open_rows(X, columns=[*features, y])
+        batches = batches.select([*features, y])
         if reset:
             self.n_features_in_ = len(features)
             self.feature_names_in_ = np.array(features, object)
@@ -377,11 +391,12 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             twice = any(find_cells(s.feature_map) is not None for s in known.values())
             start = second_moment_part(some)[0] if twice else some
         else:
-            extremes = rows.extremes()
-            twice = self.rounds == 2 or (self.rounds is None and self.bounds is None)
-            rounds = self.rounds or 1 + twice
+            twice = not self._is_one_pass
+            declared = self.bounds is not None and not twice
+            extremes = None if declared else rows.extremes()
+            rounds = 1 + twice
             first = self._mixture(self.n_components, rounds=rounds)
-            start = first.plan(extremes.shape[1], rows=extremes)
+            start = first.plan(self.n_features_in_, rows=extremes)
         sketches = rows.sketches(start)
         if not known:
             _warn_of_tails(sketches, getattr(self, "feature_names_in_", None))
@@ -389,6 +404,11 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
             return sketches
         maps = self.plan(start.n_features, rows=extremes, first={**known, **sketches})
         return rows.sketches({label: maps[label] for label in sketches})
+
+    @property
+    def _is_one_pass(self) -> bool:
+        """Whether the rows are sketched once."""
+        return self.rounds == 1 or (self.rounds is None and self.bounds is not None)
 
     def _mixture(
         self, n_components: int, rounds: int | None = None
@@ -435,7 +455,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
 
     def _log_joint(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "sketches_")
-        if is_streamed(X) and not hasattr(X, "shape"):
+        if not is_in_memory(X):
             raise RowsError(
                 "this takes rows in memory: an array or frame. Read files batch by "
                 "batch (sketchlearn.open_rows) and pass each batch."

@@ -33,11 +33,7 @@ from sketchlearn.errors import (
     RowsError,
     TooNoisy,
 )
-from sketchlearn.estimators.base import (
-    AbstractSketchEstimator,
-    require_sketch,
-    seed_of,
-)
+from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.inputs import (
     LARGEST,
     column_extremes,
@@ -45,6 +41,7 @@ from sketchlearn.estimators.inputs import (
     plan_scaling,
     warn_of_late,
 )
+from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -59,7 +56,6 @@ from sketchlearn.sketching.sketch import Sketch
 __all__ = [
     "AbstractDensityEstimator",
     "SecondRound",
-    "check_rounds",
     "require_moderate",
 ]
 
@@ -139,11 +135,6 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
     def _look_ahead(self, n_features: int, room: int) -> int:
         """Fourier features in the first of two rounds, out of ``room`` numbers."""
         return 0
-
-    @override
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_rounds(self.rounds)
 
     @abstractmethod
     def _cell_numbers(self, n_features: int) -> int:
@@ -362,14 +353,6 @@ def _warn_of_drift(sketch: Sketch, extremes: NDArray[np.floating]) -> None:
         ConvergenceWarning,
         stacklevel=4,
     )
-
-
-def check_rounds(rounds: Any) -> None:
-    """Refuse another number of passes than one or two."""
-    if rounds not in (None, 1, 2) or isinstance(rounds, bool):
-        raise FeatureMapError(
-            f"rounds must be 1, 2 or None (chosen for you); got {rounds!r}."
-        )
 
 
 def require_moderate(scaling: Scaling | None) -> None:

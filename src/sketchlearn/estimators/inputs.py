@@ -6,9 +6,7 @@ same rows (:mod:`sketchlearn.rows.survey`); of a long iterator it sees the first
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +25,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
 from sketchlearn.rows.survey import survey_rows
 from sketchlearn.sketching.sketch import Sketch
 
@@ -38,7 +37,6 @@ __all__ = [
     "check_bounds",
     "column_extremes",
     "extremes_of",
-    "is_streamed",
     "plan_scaling",
     "require_in_memory",
     "validated",
@@ -58,18 +56,6 @@ LARGEST = 2.0**480
 """Values beyond have no variance in float64."""
 
 
-def is_streamed(X: Any) -> bool:
-    """Whether ``X`` is read by ``open_rows`` and not validated by scikit-learn."""
-    if isinstance(X, str | os.PathLike | Iterator | Batches):
-        return True
-    if isinstance(X, list | tuple) and X:
-        return isinstance(X[0], str | os.PathLike) or len(np.shape(X[0])) == 2
-    module = type(X).__module__.partition(".")[0]
-    if module in ("pyarrow", "duckdb", "torch") or type(X).__name__ == "LazyFrame":
-        return True
-    return hasattr(X, "__arrow_c_stream__") and not hasattr(X, "columns")
-
-
 def beside_targets(X: Any, column: str) -> Any:
     """Rows that an array of targets can be matched to.
 
@@ -80,11 +66,12 @@ def beside_targets(X: Any, column: str) -> Any:
     column : str
         What ``y`` may name instead, for messages.
     """
-    if type(X).__module__.partition(".")[0] == "torch":
-        X = X.detach().cpu().numpy()
-    if len(getattr(X, "shape", (0, 0))) == 1:
-        open_rows(X)  # says what to do with a single column
-    if is_streamed(X):
+    kind = kind_of(X)
+    if kind is RowsKind.TENSOR:
+        return X.detach().cpu().numpy()
+    if kind in (RowsKind.COLUMN, RowsKind.UNKNOWN):
+        open_rows(X)  # says what to do
+    if not kind.is_validated:
         raise RowsError(
             f"for files, streams and Arrow data pass y as the name of the {column}: an "
             "array cannot be matched to their rows."
@@ -94,7 +81,7 @@ def beside_targets(X: Any, column: str) -> Any:
 
 def require_in_memory(X: Any, verb: str) -> None:
     """Refuse what would have to be read again after it was fitted."""
-    if is_streamed(X) and not hasattr(X, "shape"):
+    if not is_in_memory(X):
         raise RowsError(
             f"{verb} takes rows in memory: an array, frame or sparse matrix. Nothing "
             "was read. Call fit with files and streams, and then transform or predict "
@@ -111,7 +98,7 @@ def validated(estimator: Any, X: Any, *targets: Any, **options: Any) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
             return validate_data(estimator, with_text_names(X), *targets, **options)
     except ValueError:
-        if hasattr(X, "columns"):
+        if not isinstance(X, np.ndarray):
             open_rows(X)  # names the column at fault, if one is
         raise
 

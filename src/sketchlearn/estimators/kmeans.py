@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, final
 
@@ -28,17 +28,26 @@ from sketchlearn.decoders.density.mixture import Clusters, Density, find_cluster
 from sketchlearn.decoders.density.prior import copula_rows
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, RowsError, import_extra
-from sketchlearn.estimators.base import seed_of
 from sketchlearn.estimators.density import (
     MOMENT_SHARE,
     AbstractDensityEstimator,
     SecondRound,
 )
-from sketchlearn.estimators.inputs import is_streamed, require_in_memory
+from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    RANDOM_STATE,
+    ROUNDS,
+    SKETCH_SIZE,
+    Constraints,
+    seed_of,
+)
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.rows.kinds import kind_of
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveKMeans", "SelectionOfK"]
@@ -152,6 +161,22 @@ class CompressiveKMeans(
     True
     """
 
+    _parameter_constraints: Constraints = {
+        "n_clusters": [AT_LEAST_ONE],
+        "sketch_size": SKETCH_SIZE,
+        "rounds": ROUNDS,
+        "bounds": BOUNDS,
+        "n_init": [AT_LEAST_ONE],
+        "random_state": RANDOM_STATE,
+    }
+    command = "kmeans"
+    command_options = {
+        "clusters": "n_clusters",
+        "components": "n_clusters",
+        "rounds": "rounds",
+    }
+    command_output = ("cluster_centers_", "inertia_")
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -173,7 +198,7 @@ class CompressiveKMeans(
     def fit(self, X: Any, y: Any = None) -> Self:
         with self._all_or_nothing():
             super().fit(X, y)
-            if not is_streamed(X):
+            if kind_of(X).is_validated:
                 self.labels_ = self.predict(X)
         return self
 
@@ -184,7 +209,7 @@ class CompressiveKMeans(
         Files are read once more for it, batch by batch. A stream cannot be: it is
         refused before anything is read.
         """
-        if isinstance(X, Iterator):
+        if kind_of(X).is_read_once:
             raise RowsError(
                 "a stream cannot be read again to label its rows. Nothing was read. "
                 "Call fit, and predict for each batch, or pass an array or files."
@@ -320,12 +345,6 @@ class CompressiveKMeans(
         middle = self.cluster_centers_.mean(axis=0)
         centres = self.cluster_centers_ - middle
         return np.asarray(euclidean_distances(rows - middle, centres))
-
-    @override
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        require_positive_int("n_clusters", self.n_clusters)
-        require_positive_int("n_init", self.n_init)
 
     def _warn_of_size(self, sketch: Sketch | PrivateSketch, k: int) -> bool:
         """Say so, and return True, where a sketch is too small for so many."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
-from typing import Any, Literal, Self, final, get_args
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,13 +21,23 @@ from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_c
 from sketchlearn.decoders.density.decoder import DensityDecoder, is_moments
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
-from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
-from sketchlearn.estimators.base import seed_of
+from sketchlearn.errors import ConvergenceWarning, RowsError
 from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
     SecondRound,
 )
 from sketchlearn.estimators.inputs import varies
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    NOT_NEGATIVE,
+    RANDOM_STATE,
+    ROUNDS,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
+    seed_of,
+)
 from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
 from sketchlearn.features.cells import FARTHEST, CellFeatures
 from sketchlearn.plans.cells import place_cells
@@ -40,7 +49,6 @@ __all__ = [
     "CompressiveGaussianMixture",
     "CovarianceType",
     "plan_cells",
-    "require_share",
 ]
 
 CovarianceType = Literal["diag", "full"]
@@ -112,6 +120,23 @@ class CompressiveGaussianMixture(
     >>> bool(abs(np.sort(gm.weights_) - [0.25, 0.75]).max() < 0.03)
     True
     """
+
+    _parameter_constraints: Constraints = {
+        "n_components": [AT_LEAST_ONE],
+        "covariance_type": one_of("diag", "full"),
+        "sketch_size": SKETCH_SIZE,
+        "rounds": ROUNDS,
+        "bounds": BOUNDS,
+        "reg_covar": [NOT_NEGATIVE],
+        "random_state": RANDOM_STATE,
+    }
+    command = "mixture"
+    command_options = {
+        "clusters": "n_components",
+        "components": "n_components",
+        "rounds": "rounds",
+    }
+    command_output = ("weights_", "means_", "covariances_")
 
     def __init__(
         self,
@@ -233,17 +258,6 @@ class CompressiveGaussianMixture(
         return super()._open(X, y, reset=reset)
 
     @override
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        require_positive_int("n_components", self.n_components)
-        if self.covariance_type not in get_args(CovarianceType):
-            raise FeatureMapError(
-                f"covariance_type must be 'full' or 'diag'; got "
-                f"{self.covariance_type!r}."
-            )
-        require_share("reg_covar", self.reg_covar)
-
-    @override
     def _cell_numbers(self, n_features: int) -> int:
         r = min(_MOST_DIRECTIONS, n_features)
         products = r * (r - 1) // 2 if self.covariance_type == "full" else 0
@@ -342,13 +356,6 @@ class CompressiveGaussianMixture(
             result[:, j] = weight - np.log(widths).sum() - constant
             result[:, j] -= (whitened**2).sum(axis=0) / 2
         return result
-
-
-def require_share(name: str, value: Any) -> None:
-    """Refuse what is no finite number >= 0."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 0 <= value < float("inf"):
-        raise FeatureMapError(f"{name} must be a number >= 0; got {value!r}.")
 
 
 def plan_cells(

@@ -21,17 +21,23 @@ from sketchlearn.decoders.moments.verdicts import (
     unresolved_components,
 )
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
-from sketchlearn.estimators.base import (
-    AbstractSketchEstimator,
-    require_sketch,
+from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
+from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    BOUNDS,
+    RANDOM_STATE,
+    SHARE,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
     seed_of,
 )
-from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.moments import (
+    DECODERS,
     moment_decoder,
     plan_second_moments,
-    require_decoder,
 )
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches
@@ -99,6 +105,23 @@ class CompressivePCA(
     array([[1., 0., 0.]])
     """
 
+    _parameter_constraints: Constraints = {
+        "n_components": [AT_LEAST_ONE, SHARE, None],
+        "sketch_size": SKETCH_SIZE,
+        "standardize": ["boolean"],
+        "bounds": BOUNDS,
+        "decoder": one_of(*DECODERS),
+        "random_state": RANDOM_STATE,
+    }
+    command = "pca"
+    command_options = {"components": "n_components", "standardize": "standardize"}
+    command_output = (
+        "mean_",
+        "scale_",
+        "components_",
+        "explained_variance_ratio_",
+    )
+
     def __init__(
         self,
         n_components: int | float | None = None,
@@ -125,7 +148,7 @@ class CompressivePCA(
         data; without either there is no scaling, and values up to 32 are accepted.
         """
         self._check_parameters()
-        _require_components(self.n_components, n_features)
+        self._check_width(n_features)
         scaling, reach = plan_scaling(self.bounds, n_features, rows)
         return plan_second_moments(
             n_features=n_features,
@@ -164,6 +187,7 @@ class CompressivePCA(
         self._check_width(len(chosen))
         require_directions(moments)
         asked, standardize = self.n_components, self.standardize
+        asked = float(asked) if isinstance(asked, np.floating) else asked
         found = principal_components(moments, asked, standardize=standardize)
         part, _ = second_moment_part(sketch.feature_map)
         for message in (
@@ -195,17 +219,12 @@ class CompressivePCA(
 
     @override
     def _check_width(self, n_features: int) -> None:
-        _require_components(self.n_components, n_features)
-
-    @override
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        _require_components(self.n_components, None)
-        if not isinstance(self.standardize, bool | np.bool_):
+        asked = self.n_components
+        if isinstance(asked, Integral) and asked > n_features:
             raise FeatureMapError(
-                f"standardize must be True or False; got {self.standardize!r}."
+                f"n_components={asked} must be at most n_features={n_features}, or a "
+                "share of the variance in (0, 1), or None."
             )
-        require_decoder(self.decoder)
 
     @override
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
@@ -232,21 +251,3 @@ class CompressivePCA(
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
-
-
-def _is_whole(asked: Any) -> bool:
-    return isinstance(asked, Integral) and not isinstance(asked, bool)
-
-
-def _require_components(asked: Any, n_features: int | None) -> None:
-    """Check ``n_components``; against the number of features once it is known."""
-    whole = _is_whole(asked) and asked >= 1
-    if asked is None or (whole and (n_features is None or asked <= n_features)):
-        return
-    if isinstance(asked, float) and 0 < asked < 1:
-        return
-    known = "" if n_features is None else f"={n_features}"
-    raise FeatureMapError(
-        f"n_components={asked!r} must be None, a whole number from 1 to n_features"
-        f"{known}, or a share of variance in (0, 1)."
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -22,18 +21,23 @@ from sketchlearn.decoders.moments.verdicts import (
     unseen_correlations,
 )
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
-from sketchlearn.estimators.base import (
-    AbstractSketchEstimator,
-    require_sketch,
+from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
+from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
+from sketchlearn.estimators.parameters import (
+    BOUNDS,
+    NOT_NEGATIVE,
+    RANDOM_STATE,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
     seed_of,
 )
-from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.moments import (
+    DECODERS,
     beside_scaling,
     moment_decoder,
     plan_second_moments,
-    require_decoder,
 )
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.batches import Batches, open_rows
@@ -93,6 +97,19 @@ class CompressiveRidge(
     >>> np.round(ridge.coef_, 3), round(ridge.intercept_, 3)
     (array([ 2., -1.]), 3.0)
     """
+
+    _parameter_constraints: Constraints = {
+        "alpha": [NOT_NEGATIVE],
+        "fit_intercept": ["boolean"],
+        "sketch_size": SKETCH_SIZE,
+        "bounds": BOUNDS,
+        "target_bounds": BOUNDS,
+        "decoder": one_of(*DECODERS),
+        "random_state": RANDOM_STATE,
+    }
+    command = "ridge"
+    command_options = {"alpha": "alpha", "target_bounds": "target_bounds"}
+    command_output = ("coef_", "intercept_")
 
     def __init__(
         self,
@@ -204,18 +221,10 @@ class CompressiveRidge(
     @override
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        number = isinstance(self.alpha, Real) and not isinstance(self.alpha, bool)
-        if not number or not 0 <= self.alpha < float("inf"):
-            raise FeatureMapError(f"alpha must be a number >= 0; got {self.alpha!r}.")
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise FeatureMapError(
-                f"fit_intercept must be True or False; got {self.fit_intercept!r}."
-            )
         if (self.bounds is None) != (self.target_bounds is None):
             raise FeatureMapError(
                 "declare both bounds and target_bounds, or neither of them."
             )
-        require_decoder(self.decoder)
 
     def predict(self, X: Any) -> NDArray[np.floating]:
         """Predicted targets of rows."""

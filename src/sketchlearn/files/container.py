@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 HEADER_LIMIT = 65_536
-"""Most bytes of a header (PRIVACY, reader rules): read before anything is known."""
+"""Most bytes of a header: so much is read before anything is known of a file."""
 
 MAX_BYTES = 2**30
 """Larger files, and maps that take more memory to build, are refused unless asked

@@ -21,7 +21,7 @@ from sketchlearn.errors import MissingFileError, SketchFileError
 if sys.platform == "darwin":
     import fcntl
 
-__all__ = ["open_regular", "retry", "sync", "write_file"]
+__all__ = ["open_regular", "retry", "sync", "sync_folder", "write_file"]
 
 STALE_SECONDS = 3600
 """Temporary files of killed writers are removed when they are older than this."""
@@ -66,9 +66,7 @@ def write_file(path: str, data: bytes) -> None:
                 rest = rest[retry(os.write, descriptor, rest) :]
             sync(descriptor)
         retry(os.replace, temporary, path)
-        if os.name != "nt":  # where folders cannot be opened
-            with _descriptor(folder, os.O_RDONLY) as descriptor:
-                sync(descriptor)
+        sync_folder(folder)
     except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
@@ -94,6 +92,13 @@ def sync(descriptor: int) -> None:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
     retry(os.fsync, descriptor)
+
+
+def sync_folder(folder: str) -> None:
+    """Wait until the names of new files are on the disk."""
+    if os.name != "nt":  # where folders cannot be opened
+        with _descriptor(folder, os.O_RDONLY) as descriptor:
+            sync(descriptor)
 
 
 def _remove_stale(folder: str, name: str) -> None:

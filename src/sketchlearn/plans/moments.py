@@ -32,10 +32,10 @@ from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
+    "DECODERS",
     "LEARNED",
     "auto_size",
     "beside_scaling",
-    "require_decoder",
     "moment_decoder",
     "plan_second_moments",
 ]
@@ -195,12 +195,6 @@ def _warn_of_compression(n_features: int, n_columns: int) -> None:
         ConvergenceWarning,
         stacklevel=4,
     )
-
-
-def require_decoder(name: Any) -> None:
-    """Refuse what is no decoder of second moments."""
-    if name not in DECODERS:
-        raise FeatureMapError(f"decoder must be 'learned' or 'nystrom'; got {name!r}.")
 
 
 def _spread(scaling: Scaling) -> NDArray[np.float64]:

@@ -21,11 +21,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import floor, inf, isfinite, log10, nan, nextafter, sqrt
-from typing import Any, Literal, final, get_args
+from math import floor, inf, log10, nextafter, sqrt
+from typing import Any, final
 
-from sketchlearn.errors import BudgetExceeded, PrivacyError, quote
+from sketchlearn.errors import BudgetExceeded, PrivacyError
+from sketchlearn.privacy.charge import Charge, Neighbours, require_unit
 from sketchlearn.privacy.mechanisms import (
+    LEAST_EPSILON,
     MU_LIMIT,
     gaussian_epsilon,
     gaussian_mu,
@@ -35,92 +37,29 @@ from sketchlearn.privacy.mechanisms import (
     zcdp_rho,
 )
 
-__all__ = [
-    "Charge",
-    "CountMode",
-    "Neighbours",
-    "Spending",
-    "Terms",
-    "require_modes",
-    "require_unit",
-]
-
-Neighbours = Literal["add_remove", "replace"]
-CountMode = Literal["joint", "laplace", "public"]
-
-_NEIGHBOURS, _COUNT_MODES = get_args(Neighbours), get_args(CountMode)
-_ROUND_UP = 1 + 2.0**-52
-_SHIFT = 1074  # every float64 is a whole number of 2**-1074
-_ONE = 1 << _SHIFT
-
+__all__ = ["Spending", "Terms"]
 
 MOST_CHARGES = 2**19
 """Discrete noise is not quite Gaussian: the odds of a release are within a factor
-exp(eta) of those of rounded Gaussian noise, eta <= 2**-32 mu. Together, k releases cost
-at most 2 (eta_1 + ... + eta_k) <= 2**-31 sqrt(k) mu more than Gaussian ones, mu being
-that of all: 2**-21 mu for so many of them. (In zCDP discrete noise costs what Gaussian
-noise does, Canonne, Kamath and Steinke 2020, Theorem 14, and nothing is set aside.)"""
+exp(eta) of those of rounded Gaussian noise, eta <= 2**-32 mu (``release`` refuses any
+coarser). Together, k releases cost at most 2 (eta_1 + ... + eta_k) <= 2**-31 sqrt(k) mu
+more than Gaussian ones, mu being that of all: 2**-21 mu for so many of them. (In zCDP
+discrete noise costs what Gaussian noise does, Canonne, Kamath and Steinke 2020, Theorem
+14, and nothing is set aside.)"""
 
+_DISCRETE = 2.0**-31
+"""What discrete noise costs beyond Gaussian noise, for each mu sqrt(k): see above."""
 
-@final
-@dataclass(frozen=True)
-class Charge:
-    """The price of one release.
+_ASIDE = 2.0**-21
+"""What the cap sets aside for it, for each mu: enough for ``MOST_CHARGES``."""
 
-    Parameters
-    ----------
-    release_id : str
-        128 random bits in hexadecimal. Charges with the same id all count.
-    mu2 : float
-        (sensitivity / noise)², the price of its Gaussian part.
-    pure_epsilon : float
-        The price of its Laplace part, if any.
-    feature_map : str
-        Fingerprint of the map.
-    lineage : tuple of str
-        Accumulation runs inside the sketch; empty if there are too many to list.
-    neighbours : {"add_remove", "replace"}
-        The relation of which the price speaks.
-    rows_per_unit : int
-        Rows of one unit, of which the price speaks.
-    count_mode : {"joint", "laplace", "public"}
-        Whether the number of rows has noise for as many rows as a unit has, or was
-        told.
-    epsilon, delta : float, optional
-        What was promised with the release, for messages.
-    """
+_ULP_UP = 1 + 2.0**-52
+"""Puts back what one rounding may have taken."""
 
-    release_id: str
-    mu2: float
-    pure_epsilon: float = 0.0
-    feature_map: str = ""
-    lineage: tuple[str, ...] = ()
-    neighbours: Neighbours = "add_remove"
-    rows_per_unit: int = 1
-    count_mode: CountMode = "joint"
-    epsilon: float | None = None
-    delta: float | None = None
+_SHIFT = 1074
+"""Every float64 is a whole number of 2**-1074."""
 
-    def __post_init__(self) -> None:
-        for name, most in (("mu2", MU_LIMIT**2), ("pure_epsilon", MU_LIMIT)):
-            value = getattr(self, name)
-            if type(value) is not float:
-                value = _as_float(name, value)
-                object.__setattr__(self, name, value)
-            if not 0 <= value <= most:
-                raise PrivacyError(f"a charge of {name}={value!r} makes no sense.")
-        if self.mu2 == 0 and self.pure_epsilon == 0:
-            raise PrivacyError("a charge must cost something.")
-        runs = self.lineage if type(self.lineage) is tuple else (None,)
-        if {*map(type, (self.release_id, self.feature_map, *runs))} != {str}:
-            raise PrivacyError(
-                "release_id, feature_map and what is in the tuple lineage are texts."
-            )
-        require_modes(self.neighbours, self.count_mode, self.rows_per_unit)
-        if type(self.rows_per_unit) is not int:
-            object.__setattr__(self, "rows_per_unit", int(self.rows_per_unit))
-        if self.epsilon is not None or self.delta is not None:
-            require_budget(self.epsilon, self.delta)
+_ONE = 1 << _SHIFT
 
 
 @final
@@ -164,20 +103,20 @@ class Spending:
         total = Fraction(self.mu2, _ONE)
         if total > MU_LIMIT**2:
             return inf
-        return sqrt(float(total) * _ROUND_UP) * _ROUND_UP
+        return sqrt(float(total) * _ULP_UP) * _ULP_UP
 
     def epsilon(self, delta: float) -> float:
         """An ε that everything keeps together at this δ, rounded up."""
         if not self.pure:
-            several = 2.0**-31 * sqrt(self.n_charges) if self.n_charges > 1 else 0.0
+            several = _DISCRETE * sqrt(self.n_charges) if self.n_charges > 1 else 0.0
             return _gaussian(self.mu, delta) + several * self.mu
-        rho = float(self.rho) * _ROUND_UP
+        rho = float(self.rho) * _ULP_UP
         both = zcdp_epsilon(rho, delta) if rho < MU_LIMIT**2 else inf
         return min(both, self.alone(delta)) if self.n_charges == 1 else both
 
     def alone(self, delta: float) -> float:
         """ε of a single charge: that of its Gaussian part and the pure one, added."""
-        pure = float(Fraction(self.pure, _ONE)) * _ROUND_UP
+        pure = float(Fraction(self.pure, _ONE)) * _ULP_UP
         return nextafter(_gaussian(self.mu, delta) + pure, inf)
 
 
@@ -290,15 +229,17 @@ class Terms:
             return 0.0
         mu = min(sqrt(float(room)), MU_LIMIT)
         found = min(gaussian_epsilon(mu, self.delta), self.epsilon)
-        shrink = 1e-12
-        while found >= 1e-6 and Fraction(gaussian_mu(found, self.delta)) ** 2 > room:
+        shrink = 1e-12  # gaussian_mu and gaussian_epsilon are rounded apart
+        while found >= LEAST_EPSILON:
+            if Fraction(gaussian_mu(found, self.delta)) ** 2 <= room:
+                return found
             found, shrink = found * (1 - shrink), 2 * shrink
-        return found if found >= 1e-6 else 0.0
+        return 0.0
 
     @cached_property
     def _mu2_cap(self) -> Fraction:
         """Of several releases: less what their discrete noise costs at most."""
-        aside = 2.0**-21 * gaussian_mu(self.epsilon, self.delta)
+        aside = _ASIDE * gaussian_mu(self.epsilon, self.delta)
         share = self.delta * (1 - aside)
         return Fraction(gaussian_mu(self.epsilon - aside, share)) ** 2
 
@@ -335,57 +276,6 @@ class Terms:
         if charge.pure_epsilon:
             text += ' A release with count="joint" costs less.'
         return text
-
-
-def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:
-    """Refuse a release whose parts do not fit together."""
-    texts = isinstance(neighbours, str) and isinstance(count, str)
-    if not texts or neighbours not in _NEIGHBOURS or count not in _COUNT_MODES:
-        raise PrivacyError(
-            f"neighbours must be one of {_NEIGHBOURS} and count one of "
-            f"{_COUNT_MODES}; got {neighbours!r} and {count!r}."
-        )
-    if count == "public" and neighbours == "add_remove":
-        raise PrivacyError(
-            'with neighbours="add_remove" the number of rows is itself private. Use '
-            'count="joint" (default), or neighbours="replace" if N is public.'
-        )
-    require_unit(neighbours, rows_per_unit)
-    if count == "public" and rows_per_unit > 1:
-        raise PrivacyError(
-            "somebody with several rows may be replaced by somebody with fewer, so "
-            'that the number of rows tells who is there. Use count="joint" with '
-            "rows_per_unit > 1."
-        )
-
-
-def require_unit(neighbours: Any, rows_per_unit: Any) -> None:
-    """Refuse a relation that is not known, or a unit of no whole number of rows."""
-    if not isinstance(neighbours, str) or neighbours not in _NEIGHBOURS:
-        raise PrivacyError(
-            f"neighbours must be one of {_NEIGHBOURS}; got {neighbours!r}."
-        )
-    if (
-        not is_number(rows_per_unit)
-        or not 1 <= rows_per_unit <= 2**20
-        or rows_per_unit % 1
-    ):
-        raise PrivacyError(
-            "rows_per_unit must be a whole number of at least 1; got "
-            f"{rows_per_unit!r}."
-        )
-
-
-def _as_float(name: str, value: Any) -> float:
-    try:
-        number = float(value) if is_number(value) else nan
-    except OverflowError:
-        number = inf
-    if not isfinite(number):
-        raise PrivacyError(
-            f"{name}={quote(value)} makes no sense: it must be a finite number."
-        )
-    return number
 
 
 def _whole(value: float) -> int:

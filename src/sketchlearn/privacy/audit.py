@@ -1,38 +1,33 @@
 r"""Audit: play the privacy game and see whether a release keeps its promise.
 
-Two datasets differ by one row, the canary. Each is released many times; half of the
-releases choose, among several statistics, the threshold that tells the datasets apart
-best, and the other half measure how well it does. With confidence :math:`1 - 10^{-6}`
-
-.. math::
-    \epsilon \ge \log\frac{\mathrm{TPR} - \delta}{\mathrm{FPR}}, \qquad
-    \mu \ge \Phi^{-1}(\mathrm{TPR}) - \Phi^{-1}(\mathrm{FPR}),
-
-the second for Gaussian noise only, and much sharper. A lower bound above the promise
-shows it broken, with that confidence; below, nothing is proven, but the game has found
-nothing.
+Two datasets differ by one row, the canary. Each is released many times, and
+:mod:`sketchlearn.privacy.game` tries to tell which releases hold the canary. A lower
+bound on ε above the promise shows it broken, with confidence :math:`1 - 10^{-6}`;
+below, nothing is proven, but the game has found nothing.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import inf
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, chi2, norm
+from scipy.stats import chi2
 
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.privacy.game import CHANCE_OF_ERROR, play
 from sketchlearn.privacy.ledger import Ledger
-from sketchlearn.privacy.mechanisms import gaussian_epsilon, require_budget
-from sketchlearn.privacy.release import plan_release, release
+from sketchlearn.privacy.mechanisms import require_budget
+from sketchlearn.privacy.planned import plan_release
+from sketchlearn.privacy.release import release
 from sketchlearn.sketching.sketch import sketch_rows
 
 __all__ = [
@@ -46,14 +41,13 @@ __all__ = [
 Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
 """``releaser(rows, n)``: n releases of these rows, one per row of the result."""
 
-CONFIDENCE = 1e-8
-"""Chance of error of each bound; fewer than a hundred are computed in one audit."""
+FEWEST_RELEASES = 1000
+"""With fewer, the bounds say nothing even if there is no noise at all: at 500 in each
+half, none can be more than log(500 / log 1e8) = 3.3."""
 
-FEWEST = 1000
-"""With fewer releases the bounds say nothing, even if there is no noise at all."""
-
-_SINGLE = 200
-"""Releases that are drawn one by one, as users draw them."""
+_ONE_BY_ONE = 200
+"""Releases drawn as users draw them. The spread of 200 x 9 numbers finds noise that is
+a sixth too small (chi-square at 1e-8)."""
 
 
 @final
@@ -141,27 +135,22 @@ def audit(
     True
     """
     require_budget(epsilon, delta)
-    if n_releases < FEWEST:
+    if n_releases < FEWEST_RELEASES:
         raise PrivacyError(
             f"n_releases={n_releases} are too few to find anything: use at least "
-            f"{FEWEST}."
+            f"{FEWEST_RELEASES}."
         )
     if isinstance(releaser, AbstractFeatureMap):
         fault = _fault_of_single_releases(releaser, rows, epsilon, delta)
         if fault is not None:
-            return AuditReport(epsilon, delta, inf, inf, fault, _SINGLE)
+            return AuditReport(epsilon, delta, inf, inf, fault, _ONE_BY_ONE)
         releaser = released_totals(releaser, epsilon=epsilon, delta=delta)
     without = np.asarray(releaser(rows, n_releases), np.float64)
     added = np.concatenate([rows, canary[None]])
     with_canary = np.asarray(releaser(added, n_releases), np.float64)
     _require_tables(without, with_canary, n_releases)
-    best = (-inf, -inf, "nothing")
-    for name, low, high in _statistics(without, with_canary):
-        any_noise, normal = _bounds(low, high, delta)
-        found = (any_noise, normal if gaussian else 0.0, name)
-        best = max(best, found, key=lambda item: max(item[0], item[1]))
-    bounds = [max(0.0, float(value)) for value in best[:2]]
-    return AuditReport(epsilon, delta, bounds[0], bounds[1], best[2], n_releases)
+    found = play(without, with_canary, delta, gaussian=gaussian)
+    return AuditReport(epsilon, delta, *found, n_releases)
 
 
 def _require_tables(
@@ -185,7 +174,7 @@ def _fault_of_single_releases(
     drawn = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        for _ in range(_SINGLE):
+        for _ in range(_ONE_BY_ONE):
             book = Ledger.ephemeral(epsilon=epsilon, delta=delta)
             drawn.append(release(sketch, epsilon=epsilon, delta=delta, ledger=book))
     statement = drawn[0].statement
@@ -197,9 +186,9 @@ def _fault_of_single_releases(
         ]
     )
     squares = ((noise / statement.sigma_int) ** 2).sum()
-    if len(np.unique(noise, axis=0)) < _SINGLE:
+    if len(np.unique(noise, axis=0)) < _ONE_BY_ONE:
         return "noise that repeats from release to release"
-    if chi2.sf(squares, noise.size) > 1 - CONFIDENCE:
+    if chi2.sf(squares, noise.size) > 1 - CHANCE_OF_ERROR:
         return "spread of the noise of single releases"
     return None
 
@@ -232,69 +221,3 @@ def released_totals(
         return np.array([one.total.to_ints() for one in drawn]).astype(np.float64)
 
     return releaser
-
-
-def _statistics(
-    without: NDArray[np.float64], with_canary: NDArray[np.float64]
-) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
-    """Numbers that may tell the datasets apart, computed on both."""
-    half = len(without) // 2
-    a, b = ((~np.isfinite(table)).sum(axis=1) for table in (without, with_canary))
-    yield "numbers that are not finite", a.astype(np.float64), b.astype(np.float64)
-    without, with_canary = np.nan_to_num(without), np.nan_to_num(with_canary)
-    direction = with_canary[:half].mean(axis=0) - without[:half].mean(axis=0)
-    yield "projection on the canary", without @ direction, with_canary @ direction
-    spread = without[:half].std(axis=0)
-    floor = 1e-9 * np.abs(direction).max()  # without noise, any weights will do
-    sharp = direction / np.maximum(spread, max(floor, 1e-150)) ** 2
-    yield "weighted projection", without @ sharp, with_canary @ sharp
-    yield "last coordinate", without[:, -1], with_canary[:, -1]
-    both = (without, with_canary)
-    if without.shape[1] > 1:
-        a, b = (table[:, 0] - table[:, 1] for table in both)
-        yield "difference of two coordinates", a, b
-        a, b = (np.log(table.var(axis=1) + 1e-300) for table in both)
-        yield "spread of the coordinates", a, b
-        centred = without[:half] / np.maximum(spread, max(floor, 1e-150))
-        calmest = np.linalg.eigh(np.cov(centred, rowvar=False))[1][:, 0]
-        calmest /= np.maximum(spread, max(floor, 1e-150))
-        yield "least noisy direction", without @ calmest, with_canary @ calmest
-    middle = without[:half].mean(axis=0)
-    a, b = (np.abs(table - middle).max(axis=1) for table in both)
-    yield "largest deviation", a, b
-
-
-def _bounds(
-    low: NDArray[np.float64], high: NDArray[np.float64], delta: float
-) -> tuple[float, float]:
-    """Lower bounds on ε from a statistic under both datasets, both directions."""
-    half = len(low) // 2
-    results = [(-np.inf, -np.inf)]
-    for sign in (1.0, -1.0):
-        for a, b in ((sign * low, sign * high), (sign * high, sign * low)):
-            for cut in _cuts(a[:half], b[:half], delta):
-                fpr = _upper(int((a[half:] > cut).sum()), len(a) - half)
-                tpr = _lower(int((b[half:] > cut).sum()), len(b) - half)
-                any_noise = log((tpr - delta) / fpr) if tpr > delta else -np.inf
-                mu = float(norm.ppf(tpr) - norm.ppf(fpr))
-                gaussian = gaussian_epsilon(mu, delta) if mu > 0 else 0.0
-                results.append((any_noise, gaussian))
-    return max(r[0] for r in results), max(r[1] for r in results)
-
-
-def _cuts(a: NDArray[np.float64], b: NDArray[np.float64], delta: float) -> list[float]:
-    """Two thresholds chosen on the first half: best ratio, and best separation."""
-    levels = np.quantile(np.concatenate([a, b]), np.linspace(0.001, 0.999, 400))
-    fpr = 1 - np.searchsorted(np.sort(a), levels, side="right") / len(a)
-    tpr = 1 - np.searchsorted(np.sort(b), levels, side="right") / len(b)
-    slack = 5 / sqrt(len(a))
-    ratio = np.log(np.maximum(tpr - slack - delta, 1e-12) / (fpr + slack**2))
-    return [float(levels[ratio.argmax()]), float(levels[(tpr - fpr).argmax()])]
-
-
-def _upper(hits: int, n: int) -> float:
-    return 1.0 if hits == n else float(beta.ppf(1 - CONFIDENCE, hits + 1, n - hits))
-
-
-def _lower(hits: int, n: int) -> float:
-    return 0.0 if hits == 0 else float(beta.ppf(CONFIDENCE, hits, n - hits + 1))

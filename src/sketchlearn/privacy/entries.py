@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, final
 
 from sketchlearn.errors import LedgerError, PrivacyError
-from sketchlearn.privacy.accountant import Charge, Spending, Terms, require_unit
+from sketchlearn.privacy.accountant import Spending, Terms
+from sketchlearn.privacy.charge import Charge, require_unit
 from sketchlearn.privacy.journal import Seen
 
 __all__ = [
-    "VERSION",
+    "LEDGER_VERSION",
     "Account",
     "add_lines",
     "charges_of",
@@ -30,13 +31,13 @@ __all__ = [
     "unit_of",
 ]
 
-FORMAT, VERSION = "sketchlearn-ledger", 2
+LEDGER_FORMAT, LEDGER_VERSION = "sketchlearn-ledger", 2
 
 _CAPS = ("epsilon", "delta", "pure_epsilon")
 _UNIT = ("neighbours", "rows_per_unit")
 _HEADER = {"format", "version", "hash", *_CAPS}
 _CHARGE = {"hash", "release", "time", "mu2", "pure_epsilon", "feature_map", "lineage"}
-_FIELDS = {
+_LINES = {
     1: {"header": _HEADER, "charge": _CHARGE},
     2: {
         "header": {*_HEADER, *_UNIT},
@@ -52,7 +53,7 @@ class Account:
     """What was read of a ledger: its terms and sums, and how far it was read."""
 
     terms: Terms
-    version: int = VERSION
+    version: int = LEDGER_VERSION
     spent: Spending = field(default_factory=Spending)
     seen: Seen = field(default_factory=Seen)
 
@@ -60,15 +61,15 @@ class Account:
 def read_account(lines: list[dict[str, Any]], seen: Seen, path: Path) -> Account:
     """What all lines of a file say together."""
     header = lines[0]
-    if header.get("format") != FORMAT:
+    if header.get("format") != LEDGER_FORMAT:
         raise LedgerError(f"{str(path)!r} is not a ledger. Nothing was released.")
     version = header.get("version")
-    if type(version) is not int or version not in _FIELDS:
+    if type(version) is not int or version not in _LINES:
         raise LedgerError(
             f"{str(path)!r} is a ledger of version {version!r}; this library reads "
             "1 and 2. Nothing was released. Use a newer library."
         )
-    _require_fields(header, _FIELDS[version]["header"], 0, path)
+    _require_fields(header, _LINES[version]["header"], 0, path)
     values: dict[str, Any] = {name: header.get(name) for name in _UNIT}
     try:
         if version > 1:
@@ -86,7 +87,7 @@ def charges_of(lines: list[dict[str, Any]], path: Path) -> tuple[Charge, ...]:
     charges, version = [], lines[0]["version"]
     for number, line in enumerate(lines[1:], start=1):
         if _is_statement(line):
-            version = VERSION
+            version = LEDGER_VERSION
         else:
             charges.append(_charge_of(line, version, number, path))
     return tuple(charges)
@@ -106,7 +107,7 @@ def add_lines(
         if terms.neighbours is not None:
             raise _malformed(number, path, "the unit is stated a second time")
         spent, charges = spent.plus(charges, terms), []
-        terms, version = _with_unit(terms, line, number, path), VERSION
+        terms, version = _with_unit(terms, line, number, path), LEDGER_VERSION
     try:
         spent = spent.plus(charges, terms)
     except PrivacyError as error:
@@ -130,7 +131,7 @@ def _is_statement(line: Mapping[str, Any]) -> bool:
 def _charge_of(
     line: Mapping[str, Any], version: int, number: int, path: Path
 ) -> Charge:
-    _require_fields(line, _FIELDS[version]["charge"], number, path)
+    _require_fields(line, _LINES[version]["charge"], number, path)
     if type(line["lineage"]) is not list or type(line["time"]) is not int:
         raise _malformed(number, path, "lineage must be a list, time a whole number")
     try:
@@ -182,8 +183,8 @@ def unit_of(terms: Terms) -> dict[str, Any]:
 def header_of(terms: Terms) -> dict[str, Any]:
     """The first line."""
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": LEDGER_FORMAT,
+        "version": LEDGER_VERSION,
         **{name: getattr(terms, name).hex() for name in _CAPS},
         **{name: getattr(terms, name) for name in _UNIT},
     }

@@ -31,11 +31,13 @@ try:
 except ImportError:  # not on Windows
     fcntl = None
 
-__all__ = ["Seen", "append", "chain_hash", "locked", "read", "sync_folder"]
+__all__ = ["Seen", "append", "chain_hash", "locked", "read"]
 
 _ATTEMPTS = 100
-_HASH = b'"hash":"'
-_HEAD = b'{"delta":"'  # how the first line of a ledger starts
+"""A file that is replaced so often while one waits for its lock is never locked."""
+
+_HASH, _HEAD = b'"hash":"', b'{"delta":"'
+"""How the hash of a line starts, and how the first line of a ledger does."""
 
 
 @final
@@ -80,7 +82,9 @@ def locked(path: Path, *, create: bool) -> Iterator[int]:
     if fcntl is None:
         raise LedgerError(
             "a ledger in a file needs file locks (fcntl), which this system does not "
-            "have. Use Ledger.ephemeral(epsilon=..., delta=...) or another system."
+            "have: two programs could spend the same budget. Nothing was released. Use "
+            "Ledger.ephemeral(epsilon=..., delta=...) in one program, or release on "
+            "Linux, macOS or WSL."
         )
     for _ in range(_ATTEMPTS):
         descriptor = _open(path, create=create)
@@ -138,15 +142,6 @@ def append(descriptor: int, path: Path, body: Mapping[str, Any], seen: Seen) -> 
 def chain_hash(previous: str, body: Mapping[str, Any]) -> str:
     """Hash of an entry that follows the one with hash ``previous``."""
     return hashlib.sha256((previous + canonical_json(body)).encode()).hexdigest()
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until the name of a new file is on the disk."""
-    descriptor = os.open(str(path.resolve().parent), os.O_RDONLY)
-    try:
-        sync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _open(path: Path, *, create: bool) -> int:

@@ -10,26 +10,16 @@ budget, never privacy.
 from __future__ import annotations
 
 import os
-import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, final
 
 from sketchlearn.errors import LedgerError, PrivacyError
-from sketchlearn.privacy.accountant import Charge, Neighbours, Terms, require_unit
-from sketchlearn.privacy.entries import (
-    VERSION,
-    Account,
-    add_lines,
-    charges_of,
-    header_of,
-    line_of,
-    read_account,
-    unit_of,
-)
-from sketchlearn.privacy.journal import Seen, append, locked, read, sync_folder
+from sketchlearn.privacy.accountant import Terms
+from sketchlearn.privacy.books import AbstractBook, FileBook, MemoryBook
+from sketchlearn.privacy.charge import Charge, Neighbours
 
-__all__ = ["Charge", "Ledger", "LedgerSummary"]
+__all__ = ["Ledger", "LedgerSummary"]
 
 
 @final
@@ -100,10 +90,7 @@ class Ledger:
     """
 
     path: Path | None
-    _account: Account
-    _charges: list[Charge]  # these three in memory only
-    _lock: threading.Lock
-    _process: int
+    _book: AbstractBook
 
     def __init__(
         self,
@@ -117,15 +104,7 @@ class Ledger:
     ) -> None:
         terms = Terms(epsilon, delta, pure_epsilon, neighbours, rows_per_unit)
         self.path = Path(path)
-        with locked(self.path, create=True) as descriptor:
-            lines, seen = read(descriptor, self.path, Seen())
-            if lines:
-                self._account = read_account(lines, seen, self.path)
-                _require_same(self._account.terms, terms, self.path)
-            else:
-                seen = append(descriptor, self.path, header_of(terms), seen)
-                self._account = Account(terms, seen=seen)
-        sync_folder(self.path)
+        self._book = FileBook.create(self.path, terms)
 
     @classmethod
     def open(
@@ -147,13 +126,7 @@ class Ledger:
         """
         ledger = cls.__new__(cls)
         ledger.path = Path(path)
-        with locked(ledger.path, create=False) as descriptor:
-            lines, seen = read(descriptor, ledger.path, Seen())
-            if not lines:
-                raise LedgerError(f"{str(path)!r} is empty; it is not a ledger.")
-            ledger._account = read_account(lines, seen, ledger.path)
-            if neighbours is not None or rows_per_unit is not None:
-                ledger._state_unit(descriptor, ledger.path, neighbours, rows_per_unit)
+        ledger._book = FileBook.open(ledger.path, neighbours, rows_per_unit)
         return ledger
 
     @classmethod
@@ -173,37 +146,35 @@ class Ledger:
         """
         ledger = cls.__new__(cls)
         ledger.path = None
-        ledger._account = Account(
+        ledger._book = MemoryBook(
             Terms(epsilon, delta, pure_epsilon, neighbours, rows_per_unit)
         )
-        ledger._charges = []
-        ledger._lock, ledger._process = threading.Lock(), os.getpid()
         return ledger
 
     @property
     def epsilon(self) -> float:
         """Cap on everything ever released."""
-        return self._account.terms.epsilon
+        return self._book.account.terms.epsilon
 
     @property
     def delta(self) -> float:
         """The δ of that cap."""
-        return self._account.terms.delta
+        return self._book.account.terms.delta
 
     @property
     def pure_epsilon(self) -> float:
         """How much of ``epsilon`` Laplace counts may take."""
-        return self._account.terms.pure_epsilon
+        return self._book.account.terms.pure_epsilon
 
     @property
     def neighbours(self) -> Neighbours | None:
         """The relation of which the cap speaks; None where it was never stated."""
-        return self._account.terms.neighbours
+        return self._book.account.terms.neighbours
 
     @property
     def rows_per_unit(self) -> int | None:
         """The unit of which the cap speaks; None where it was never stated."""
-        return self._account.terms.rows_per_unit
+        return self._book.account.terms.rows_per_unit
 
     def charge(self, charge: Charge) -> None:
         """Spend, or raise :class:`BudgetExceeded` and spend nothing.
@@ -212,57 +183,31 @@ class Ledger:
         """
         if not isinstance(charge, Charge):
             raise PrivacyError(f"a ledger takes a Charge; got {type(charge).__name__}.")
-        if self.path is None:
-            self._require_own_process()
-            with self._lock:
-                account = self._account
-                spent = account.terms.require_room(
-                    account.spent, charge, "this ledger in memory"
-                )
-                self._charges.append(charge)
-                self._account = replace(account, spent=spent)
-            return
-        with locked(self.path, create=False) as descriptor:
-            account = self._refresh(descriptor, self.path)
-            if account.terms.neighbours is None:
-                raise LedgerError(
-                    f"{str(self.path)!r} was made by version 1 and does not say what "
-                    "one unit is. Nothing was released. If all that was released so "
-                    "far is about single rows added or removed, state it once with "
-                    'Ledger.open(path, neighbours="add_remove", rows_per_unit=1).'
-                )
-            spent = account.terms.require_room(account.spent, charge, str(self.path))
-            seen = append(descriptor, self.path, line_of(charge), account.seen)
-            self._account = replace(account, version=VERSION, spent=spent, seen=seen)
+        self._book.add(charge)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Everything spent so far, in order."""
-        if self.path is None:
-            return tuple(self._charges)
-        with locked(self.path, create=False) as descriptor:
-            self._refresh(descriptor, self.path)
-            lines, _ = read(descriptor, self.path, Seen())
-        return charges_of(lines, self.path)
+        return self._book.charges()
 
     def spent_epsilon(self, delta: float) -> float:
         """The ε that everything released so far keeps together, at this δ.
 
         Of the unit and relation of the ledger, and rounded up.
         """
-        return self._now().spent.epsilon(delta)
+        return self._book.now().spent.epsilon(delta)
 
     def left_epsilon(self) -> float:
         """Largest ε of one more release that would be granted; 0 if none.
 
         For a release without a Laplace count, at the ledger's δ, unit and relation.
         """
-        account = self._now()
+        account = self._book.now()
         return account.terms.left_epsilon(account.spent)
 
     def summary(self) -> LedgerSummary:
         """The caps, what is spent and what is left, read at one moment."""
-        account = self._now()
+        account = self._book.now()
         terms, spent = account.terms, account.spent
         return LedgerSummary(
             path=self.path,
@@ -291,49 +236,3 @@ class Ledger:
                 "second budget. Use a file: Ledger(path, epsilon=..., delta=...)."
             )
         return Ledger.open, (str(self.path.absolute()),)
-
-    def _now(self) -> Account:
-        if self.path is None:
-            self._require_own_process()
-            return self._account
-        with locked(self.path, create=False) as descriptor:
-            return self._refresh(descriptor, self.path)
-
-    def _refresh(self, descriptor: int, path: Path) -> Account:
-        """Take in what others have added. The lock also keeps other threads out."""
-        lines, seen = read(descriptor, path, self._account.seen)
-        self._account = add_lines(self._account, lines, seen, path)
-        return self._account
-
-    def _state_unit(
-        self, descriptor: int, path: Path, neighbours: Any, rows_per_unit: Any
-    ) -> None:
-        account = self._account
-        require_unit(neighbours, rows_per_unit)
-        terms = replace(
-            account.terms, neighbours=neighbours, rows_per_unit=rows_per_unit
-        )
-        if account.terms.neighbours is not None:
-            _require_same(account.terms, terms, path)
-            return
-        seen = append(descriptor, path, unit_of(terms), account.seen)
-        self._account = replace(account, terms=terms, version=VERSION, seen=seen)
-
-    def _require_own_process(self) -> None:
-        if self._process != os.getpid():
-            raise LedgerError(
-                "this ledger in memory belongs to the process that made it; after a "
-                "fork it would be a second budget. Nothing was released. Use a file: "
-                "Ledger(path, epsilon=..., delta=...)."
-            )
-
-
-def _require_same(found: Terms, asked: Terms, path: Path | None) -> None:
-    if found.neighbours is None:  # of version 1: it will say so when it is charged
-        asked = replace(asked, neighbours=None, rows_per_unit=None)
-    if found != asked:
-        raise LedgerError(
-            f"{str(path)!r} has other caps or another unit than asked for: a ledger is "
-            "made once for each dataset and keeps its caps and its unit. Open it with "
-            "Ledger.open(path)."
-        )

@@ -29,6 +29,7 @@ from scipy.special import erfc, erfcx
 from sketchlearn.errors import PrivacyError
 
 __all__ = [
+    "LEAST_EPSILON",
     "MU_LIMIT",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -41,14 +42,30 @@ __all__ = [
 ]
 
 MU_LIMIT = 100.0
-"""Largest μ whose ε was verified."""
+"""Largest μ whose ε was verified: it is worth an ε of more than 5,000."""
 
-_ROUND_UP = 1 + 2.0**-30
-_SMALL_MU = 4e-5
-_EPSILONS, _DELTAS = (1e-6, 100.0), (1e-30, 0.1)
-# A release takes a little off its promise and some of ε for its count.
-_PARTS = (1e-9, 100.0), (1e-31, 0.1)
+LEAST_EPSILON = 1e-6
+"""Least ε of a promise, and of each part of one: below, nothing was verified."""
+
+_EPSILONS, _DELTAS = (LEAST_EPSILON, 100.0), (1e-30, 0.1)
+"""Promises whose noise was verified in high precision."""
+
+_PART_EPSILONS, _PART_DELTAS = (1e-9, 100.0), (1e-31, 0.1)
+"""The same for parts of a promise: a release takes a little off it, and some of ε for
+its count."""
+
 _BOUNDS = (1e-250, 1e250)
+"""Norm bounds whose noise neither over- nor underflows."""
+
+_SIGMA_UP = 1 + 2.0**-30
+"""σ is rounded up by this, far more than the rounding of what it is computed from."""
+
+_SMALL_MU = 4e-5
+"""Below, the difference of two erfcx loses more digits than two trapezoids of its slope
+(measured in 150 digits: :func:`_delta_above` holds on both sides)."""
+
+_ORDER_ERROR = 1e-13
+"""Relative error of a term of the bound by a Rényi order, some hundred roundings."""
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -99,10 +116,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(1 / gaussian_mu(1.0, 1e-5), 6)
     3.730632
     """
-    for name, value, limits in zip(
-        ("epsilon", "delta"), (epsilon, delta), _PARTS, strict=True
-    ):
-        _require_in(name, value, limits)
+    _require_in("epsilon", epsilon, _PART_EPSILONS)
+    _require_in("delta", delta, _PART_DELTAS)
     epsilon, delta = float(epsilon), float(delta)
     low, high = log(1e-12), log(MU_LIMIT)
     for _ in range(64):
@@ -143,7 +158,7 @@ def gaussian_sigma(norm_bound: float, epsilon: float, delta: float) -> float:
     """
     require_budget(epsilon, delta)
     _require_in("norm_bound", norm_bound, _BOUNDS)
-    return float(norm_bound) / gaussian_mu(epsilon, delta) * _ROUND_UP
+    return float(norm_bound) / gaussian_mu(epsilon, delta) * _SIGMA_UP
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -199,7 +214,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     def bound(order: float) -> float:
         rest, error = _renyi_rest(order, delta)
-        return order * rho * (1 + 1e-13) + rest + error
+        return order * rho * (1 + _ORDER_ERROR) + rest + error
 
     return max(_smallest(bound), 0.0)
 
@@ -219,7 +234,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         rest, error = _renyi_rest(order, delta)
         return (rest + error - epsilon) / order
 
-    return max(-_smallest(bound) * (1 - 1e-13), 0.0)
+    return max(-_smallest(bound) * (1 - _ORDER_ERROR), 0.0)
 
 
 def require_budget(epsilon: Any, delta: Any) -> None:
@@ -259,7 +274,8 @@ def _delta_above(mu: float, epsilon: float) -> float:
 def _renyi_rest(order: float, delta: float) -> tuple[float, float]:
     """What a Rényi order adds to its rate to become an ε, and its rounding error."""
     a, b, c = log(1 / delta), log(order - 1), order * log1p(-1 / order)
-    return (a - b + c) / (order - 1), 1e-13 * (a + abs(b) - c) / (order - 1)
+    error = _ORDER_ERROR * (a + abs(b) - c)
+    return (a - b + c) / (order - 1), error / (order - 1)
 
 
 def _smallest(bound: Callable[[float], float]) -> float:

@@ -14,17 +14,14 @@ from typing import Any, final
 
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.base import FeatureSpec
-from sketchlearn.privacy.accountant import CountMode, Neighbours, require_modes
+from sketchlearn.privacy.charge import CountMode, Neighbours, require_modes
 from sketchlearn.privacy.mechanisms import gaussian_mu, require_budget
 
 __all__ = [
     "MECHANISMS",
-    "CountMode",
-    "Neighbours",
     "PrivacyStatement",
     "count_weight",
     "laplace_std",
-    "require_modes",
     "sensitivity_steps",
 ]
 

@@ -33,6 +33,7 @@ from sketchlearn.rows.columns import (
     select_features,
     to_floats,
 )
+from sketchlearn.rows.kinds import OpenedRows
 from sketchlearn.rows.pieces import Piece, Spans
 from sketchlearn.rows.sources import Source, open_source, refuse_empty
 
@@ -46,7 +47,7 @@ _BATCH_NUMBERS = 2**22
 
 
 @final
-class Batches:
+class Batches(OpenedRows):
     """Rows of one input, as float arrays of shape (n, n_features).
 
     Made by :func:`open_rows`. Every batch has ``batch_rows`` rows but the last.

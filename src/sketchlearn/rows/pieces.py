@@ -1,8 +1,7 @@
 """Pieces: one array or table, described by its columns and streamed on demand.
 
-Arrays, lists, tensors, sparse matrices and frames of any library are told apart by
-their type and never by importing that library. What a value means is decided in
-:mod:`sketchlearn.rows.columns`.
+What kind an input is of is told in :mod:`sketchlearn.rows.kinds`, and what a value
+means in :mod:`sketchlearn.rows.columns`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
+from sketchlearn.rows.kinds import RowsKind, kind_of
 
 __all__ = [
     "Index",
@@ -130,29 +129,9 @@ def index_columns(schema: pa.Schema) -> frozenset[str]:
 
 
 def to_piece(data: Any) -> Piece | None:
-    """Describe one array or table in memory; None if it is neither."""
-    libraries = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
-    if scipy.sparse.issparse(data):
-        return _sparse_piece(data)
-    if "pandas" in libraries and hasattr(data, "iloc"):
-        return _pandas_piece(data)
-    if "polars" in libraries and hasattr(data, "collect_schema"):
-        return _polars_piece(data)
-    if "torch" in libraries and hasattr(data, "detach"):
-        return _tensor_piece(data)
-    if isinstance(data, pa.Table | pa.RecordBatch):
-        table = (
-            pa.Table.from_batches([data]) if not isinstance(data, pa.Table) else data
-        )
-        source = f"an Arrow table of shape {table.shape}"
-        return _arrow_piece(source, table.schema, table.to_batches, len(table))
-    if "pyarrow" in libraries and hasattr(data, "scanner"):
-        return _dataset_piece(data)
-    if hasattr(data, "__arrow_c_stream__"):
-        return _stream_piece(data)
-    if isinstance(data, list | tuple):
-        return _list_piece(data)
-    return _array_piece(data) if hasattr(data, "__array__") else None
+    """Describe one array or table; None if it is neither."""
+    describe = _PIECES.get(kind_of(data))
+    return None if describe is None else describe(data)
 
 
 def array_piece(
@@ -247,6 +226,12 @@ def _tensor_piece(data: Any) -> Piece:
     return array_piece(source, data.shape, "float32" if short else kind, take)
 
 
+def _table_piece(data: pa.Table | pa.RecordBatch) -> Piece:
+    table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
+    source = f"an Arrow table of shape {table.shape}"
+    return _arrow_piece(source, table.schema, table.to_batches, len(table))
+
+
 def _arrow_piece(
     source: str,
     schema: pa.Schema,
@@ -265,18 +250,25 @@ def _arrow_piece(
 
 def _stream_piece(data: Any) -> Piece:
     source = f"an Arrow stream ({type(data).__name__})"
-    if len(getattr(data, "shape", ())) == 1:
-        array_piece(source, data.shape, "", lambda i, j: None)
+    reader = _reader(data, source)
+    piece = _arrow_piece(source, reader.schema, lambda: reader)
+    return dataclasses.replace(piece, once=True)
+
+
+def _frame_piece(data: Any) -> Piece:
+    source = f"a {type(data).__name__}"
+    schema = _reader(data, source).schema
+    return _arrow_piece(source, schema, lambda: _reader(data, source))
+
+
+def _reader(data: Any, source: str) -> Any:
     try:
-        reader = pa.RecordBatchReader.from_stream(data)
+        return pa.RecordBatchReader.from_stream(data)
     except pa.ArrowException as error:
         raise RowsError(
             f"{source} is not a table with columns of types Arrow knows. Pass a table "
             "or frame of numbers; Reshape your data if it is a single column."
         ) from error
-
-    piece = _arrow_piece(source, reader.schema, lambda: reader)
-    return dataclasses.replace(piece, once=True)
 
 
 def _dataset_piece(data: Any) -> Piece:
@@ -294,8 +286,15 @@ def _dataset_piece(data: Any) -> Piece:
     return Piece("an Arrow dataset", tuple(names), types, read, left_out=index)
 
 
+def _column_piece(data: Any) -> Piece:
+    """Refuse a single column, and say what to do with it."""
+    library, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    source = f"a {library} {kind} of shape {data.shape}"
+    return array_piece(source, data.shape, "", lambda i, j: None)
+
+
 def _polars_piece(data: Any) -> Piece:
-    lazy = hasattr(data, "collect_batches")
+    lazy = kind_of(data) is RowsKind.LAZY
     empty = data.collect_schema().to_frame()
     source = "a polars LazyFrame"
     if not lazy:
@@ -316,8 +315,6 @@ def _polars_piece(data: Any) -> Piece:
 
 def _pandas_piece(data: Any) -> Piece:
     source = f"a pandas {type(data).__name__} of shape {data.shape}"
-    if data.ndim != 2:
-        return array_piece(source, data.shape, "", lambda i, j: None)
     labels = list(data.columns)
     names = None if labels == list(range(len(labels))) else tuple(map(str, labels))
 
@@ -348,3 +345,19 @@ def _pandas_type(data: Any, position: int, kind: Any) -> str:
         return str(pa.Schema.from_pandas(column, preserve_index=False).types[0])
     except (pa.ArrowException, TypeError):
         return str(kind)
+
+
+_PIECES: dict[RowsKind, Callable[[Any], Piece]] = {
+    RowsKind.ARRAY: _array_piece,
+    RowsKind.LIST: _list_piece,
+    RowsKind.SPARSE: _sparse_piece,
+    RowsKind.PANDAS: _pandas_piece,
+    RowsKind.POLARS: _polars_piece,
+    RowsKind.LAZY: _polars_piece,
+    RowsKind.FRAME: _frame_piece,
+    RowsKind.TENSOR: _tensor_piece,
+    RowsKind.ARROW: _table_piece,
+    RowsKind.COLUMN: _column_piece,
+    RowsKind.DATASET: _dataset_piece,
+    RowsKind.ARROW_STREAM: _stream_piece,
+}

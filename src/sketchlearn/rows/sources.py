@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, final
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.files import file_piece, find_files
+from sketchlearn.rows.kinds import RowsKind, kind_of
 from sketchlearn.rows.pieces import Piece, to_piece
 
 __all__ = ["Source", "open_source", "refuse_empty"]
@@ -143,25 +143,18 @@ def _claim(stream: Any) -> None:
 def _describe(
     data: Any, encodings: Mapping[str, pa.Array], header: bool | None
 ) -> Source:
-    listed = isinstance(data, list | tuple)
-    head = data[0] if listed and data else data
-    if isinstance(head, str | os.PathLike):
+    kind = kind_of(data)
+    if kind is RowsKind.FILES:
         return _file_source(data, encodings, header)
     if header is not None:
         raise RowsError("header is for CSV files; leave it out for other data.")
-    lazy = isinstance(head, pa.RecordBatchReader) or hasattr(head, "collect_batches")
-    if listed and (lazy or len(getattr(head, "shape", ())) >= 2):
+    if kind in (RowsKind.BATCHES, RowsKind.ITERATOR):
         return _batch_source(data)
-    piece = to_piece(data)
-    if piece is not None:
-        pieces = [piece]
-        return Source(
-            piece.source, lambda: iter(pieces), once=piece.once, n_rows=piece.n_rows
-        )
-    text = isinstance(data, bytes | bytearray)
-    if isinstance(data, Iterable) and not (text or isinstance(data, Mapping)):
-        return _batch_source(data)
-    return _refuse_kind(data)
+    piece = to_piece(data) or _refuse_kind(data)
+    pieces = [piece]
+    return Source(
+        piece.source, lambda: iter(pieces), once=piece.once, n_rows=piece.n_rows
+    )
 
 
 def _file_source(
@@ -188,9 +181,9 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _batch_source(data: Iterable[Any]) -> Source:
-    once = isinstance(data, Iterator)
+    once = kind_of(data).is_read_once
     if isinstance(data, list | tuple):
-        once = any(isinstance(batch, pa.RecordBatchReader) for batch in data)
+        once = any(kind_of(batch).is_read_once for batch in data)
 
     def pieces() -> Iterator[Piece]:
         for number, batch in enumerate(data):

@@ -58,7 +58,7 @@ __all__ = [
 Tensors = Mapping[str, NDArray[Any]]
 
 SIZE_LIMIT = 2**24
-"""Most numbers of a sketch in a file (PRIVACY, reader rules): 256 MiB of totals."""
+"""Most numbers of a sketch in a file, 256 MiB: checked before memory is taken."""
 
 _HEX_FLOAT = r"0x[01]\.[0-9a-f]{13}p[+-][0-9]{1,4}"
 

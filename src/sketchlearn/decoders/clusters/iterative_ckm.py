@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Self, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,8 @@ class IterativeCKM:
     >>> sorted(found.round(1).tolist())
     [[0.2, 0.1], [0.8, 0.5]]
     """
+
+    weights_kind: ClassVar = "iterative-ckm"
 
     spec: CKMSpec
     tensors: Mapping[str, NDArray[np.float32]]
@@ -198,7 +200,7 @@ class IterativeCKM:
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and model card as one value, to be saved."""
-        return Weights("iterative-ckm", asdict(self.spec), self.tensors, card or {})
+        return Weights(self.weights_kind, asdict(self.spec), self.tensors, card or {})
 
     @classmethod
     def from_weights(cls, weights: Weights) -> Self:

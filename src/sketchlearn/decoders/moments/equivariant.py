@@ -9,7 +9,7 @@ learned is not known here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 from typing_extensions import override
 
@@ -43,6 +43,8 @@ class EquivariantDecoder(AbstractMomentDecoder):
     network : FrozenPrior
         With trained weights, in evaluation mode.
     """
+
+    weights_kind: ClassVar = "equivariant"
 
     network: FrozenPrior
 

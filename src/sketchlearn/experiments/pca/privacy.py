@@ -36,7 +36,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.metrics import leading_components, pca_log_relative_error
-from sketchlearn.privacy.statement import CountMode, Neighbours
+from sketchlearn.privacy.charge import CountMode, Neighbours
 from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.testing import release_seeded
 

@@ -1,0 +1,188 @@
+"""Books: where the charges of a ledger are kept, in a file or in memory.
+
+A book takes a charge if its terms have room for it. What is in the lines of a file is
+known to :mod:`sketchlearn.privacy.entries`, how they reach the disk to
+:mod:`sketchlearn.privacy.journal`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, final
+
+from typing_extensions import override
+
+from sketchlearn.errors import LedgerError
+from sketchlearn.files.durable import sync_folder
+from sketchlearn.privacy.accountant import Terms
+from sketchlearn.privacy.charge import Charge, require_unit
+from sketchlearn.privacy.entries import (
+    LEDGER_VERSION,
+    Account,
+    add_lines,
+    charges_of,
+    header_of,
+    line_of,
+    read_account,
+    unit_of,
+)
+from sketchlearn.privacy.journal import Seen, append, locked, read
+
+__all__ = ["AbstractBook", "FileBook", "MemoryBook"]
+
+
+class AbstractBook(ABC):
+    """Terms, and charges that can be added and never taken away."""
+
+    account: Account
+    """The terms and sums, as they were when this book was last looked into."""
+
+    @abstractmethod
+    def now(self) -> Account:
+        """The terms and sums as they are now."""
+
+    @abstractmethod
+    def add(self, charge: Charge) -> None:
+        """Keep a charge, or raise :class:`BudgetExceeded` and keep nothing."""
+
+    @abstractmethod
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything in it, in order."""
+
+
+@final
+class FileBook(AbstractBook):
+    """A book that other processes may have open too.
+
+    Whoever holds the lock of the file is alone with it, also among threads, and reads
+    it anew before adding to it.
+    """
+
+    def __init__(self, path: Path, account: Account) -> None:
+        self.path, self.account = path, account
+
+    @classmethod
+    def create(cls, path: Path, terms: Terms) -> FileBook:
+        """A file with these terms: a new one, or one that has them already."""
+        with locked(path, create=True) as descriptor:
+            lines, seen = read(descriptor, path, Seen())
+            if lines:
+                account = read_account(lines, seen, path)
+                _require_same(account.terms, terms, path)
+            else:
+                seen = append(descriptor, path, header_of(terms), seen)
+                account = Account(terms, seen=seen)
+        sync_folder(str(path.resolve().parent))
+        return cls(path, account)
+
+    @classmethod
+    def open(cls, path: Path, neighbours: Any, rows_per_unit: Any) -> FileBook:
+        """A file with the terms it has; its unit is stated if it never was."""
+        with locked(path, create=False) as descriptor:
+            lines, seen = read(descriptor, path, Seen())
+            if not lines:
+                raise LedgerError(f"{str(path)!r} is empty; it is not a ledger.")
+            book = cls(path, read_account(lines, seen, path))
+            if neighbours is not None or rows_per_unit is not None:
+                book._state_unit(descriptor, neighbours, rows_per_unit)
+        return book
+
+    @override
+    def now(self) -> Account:
+        with locked(self.path, create=False) as descriptor:
+            return self._refresh(descriptor)
+
+    @override
+    def add(self, charge: Charge) -> None:
+        with locked(self.path, create=False) as descriptor:
+            account = self._refresh(descriptor)
+            if account.terms.neighbours is None:
+                raise LedgerError(
+                    f"{str(self.path)!r} was made by version 1 and does not say what "
+                    "one unit is. Nothing was released. If all that was released so "
+                    "far is about single rows added or removed, state it once with "
+                    'Ledger.open(path, neighbours="add_remove", rows_per_unit=1).'
+                )
+            spent = account.terms.require_room(account.spent, charge, str(self.path))
+            seen = append(descriptor, self.path, line_of(charge), account.seen)
+            self.account = replace(
+                account, version=LEDGER_VERSION, spent=spent, seen=seen
+            )
+
+    @override
+    def charges(self) -> tuple[Charge, ...]:
+        with locked(self.path, create=False) as descriptor:
+            self._refresh(descriptor)
+            lines, _ = read(descriptor, self.path, Seen())
+        return charges_of(lines, self.path)
+
+    def _refresh(self, descriptor: int) -> Account:
+        """Take in what others have added."""
+        lines, seen = read(descriptor, self.path, self.account.seen)
+        self.account = add_lines(self.account, lines, seen, self.path)
+        return self.account
+
+    def _state_unit(self, descriptor: int, neighbours: Any, rows_per_unit: Any) -> None:
+        account = self.account
+        require_unit(neighbours, rows_per_unit)
+        terms = replace(
+            account.terms, neighbours=neighbours, rows_per_unit=rows_per_unit
+        )
+        if account.terms.neighbours is not None:
+            _require_same(account.terms, terms, self.path)
+            return
+        seen = append(descriptor, self.path, unit_of(terms), account.seen)
+        self.account = replace(account, terms=terms, version=LEDGER_VERSION, seen=seen)
+
+
+@final
+class MemoryBook(AbstractBook):
+    """A book that ends with the process it was made in."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.account = Account(terms)
+        self._charges: list[Charge] = []
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    @override
+    def now(self) -> Account:
+        self._require_own_process()
+        return self.account
+
+    @override
+    def add(self, charge: Charge) -> None:
+        self._require_own_process()
+        with self._lock:
+            account = self.account
+            spent = account.terms.require_room(
+                account.spent, charge, "this ledger in memory"
+            )
+            self._charges.append(charge)
+            self.account = replace(account, spent=spent)
+
+    @override
+    def charges(self) -> tuple[Charge, ...]:
+        return tuple(self._charges)
+
+    def _require_own_process(self) -> None:
+        if self._process != os.getpid():
+            raise LedgerError(
+                "this ledger in memory belongs to the process that made it; after a "
+                "fork it would be a second budget. Nothing was released. Use a file: "
+                "Ledger(path, epsilon=..., delta=...)."
+            )
+
+
+def _require_same(found: Terms, asked: Terms, path: Path) -> None:
+    if found.neighbours is None:  # of version 1: it will say so when it is charged
+        asked = replace(asked, neighbours=None, rows_per_unit=None)
+    if found != asked:
+        raise LedgerError(
+            f"{str(path)!r} has other caps or another unit than asked for: a ledger is "
+            "made once for each dataset and keeps its caps and its unit. Open it with "
+            "Ledger.open(path)."
+        )

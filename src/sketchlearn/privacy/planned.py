@@ -1,0 +1,240 @@
+r"""The one door to noise: a release is planned, paid for, and then drawn.
+
+With the sensitivity Δ of one unit in lattice steps, the noise on each number has
+
+.. math::
+    \sigma = \Big\lceil \frac{\Delta}{\mu(\epsilon', \delta')} (1 + 2^{-30})
+    \Big\rceil, \qquad \epsilon' = \epsilon (1 - 2^{-30}), \quad
+    \delta' = \delta (1 - 2^{-30}) .
+
+What is kept back covers what discrete noise costs beyond Gaussian noise.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, log2
+from typing import final
+
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.errors import PrivacyError, PrivacyWarning
+from sketchlearn.features.base import FeatureSpec
+from sketchlearn.privacy.charge import Charge, CountMode, Neighbours, require_modes
+from sketchlearn.privacy.mechanisms import (
+    LEAST_EPSILON,
+    gaussian_mu,
+    is_number,
+    require_budget,
+)
+from sketchlearn.privacy.noise import RandomBytes, discrete_gaussian, discrete_laplace
+from sketchlearn.privacy.releasable import require_releasable
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.privacy.statement import (
+    MECHANISMS,
+    PrivacyStatement,
+    count_weight,
+    laplace_std,
+    sensitivity_steps,
+)
+from sketchlearn.sketching.lineage import runs_of
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.version import __version__
+
+__all__ = ["PlannedRelease", "plan_release"]
+
+_KEPT_BACK = 2.0**-30
+"""Share of ε and δ that is kept back, and by which σ is rounded up."""
+
+_DISCRETE_ODDS = 67
+"""Within 40 σ, where all but 1e-348 of it is, the odds of discrete noise are within
+exp(67 / σ²) of those of rounded Gaussian noise: 40² / 24, rounded up."""
+
+_LARGE_DELTA = 1e-4
+"""A δ that deserves a warning whatever the number of rows."""
+
+
+@final
+@dataclass(frozen=True)
+class PlannedRelease:
+    """A release that was checked and calibrated, and not yet paid for or drawn.
+
+    The one door to noise: whatever is released was drawn by :meth:`draw`. Not public:
+    drawing is not paying, and what is drawn from other bytes than the operating
+    system's is marked as a test double.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        What is to be released.
+    statement : PrivacyStatement
+        What will be promised, but for the identifier of the release.
+    release_id : str
+        128 random bits in hexadecimal: what the ledger and the release share.
+    """
+
+    sketch: Sketch
+    statement: PrivacyStatement
+    release_id: str
+
+    @property
+    def charge(self) -> Charge:
+        """The price. It names the runs of the sketch; the release does not."""
+        statement = self.statement
+        return Charge(
+            release_id=self.release_id,
+            mu2=statement.mu2,
+            pure_epsilon=statement.count_epsilon,
+            feature_map=statement.feature_map,
+            lineage=tuple(sorted(runs_of(self.sketch.lineage))),
+            neighbours=statement.neighbours,
+            rows_per_unit=statement.rows_per_unit,
+            count_mode=statement.count_mode,
+            epsilon=statement.epsilon,
+            delta=statement.delta,
+        )
+
+    def draw(self, random_bytes: RandomBytes, n: int = 1) -> list[PrivateSketch]:
+        """Draw the noise, n times and independently: a release takes one.
+
+        Who calls this has paid for it. Only an audit, of rows that are no secret,
+        draws more than once.
+        """
+        exact, statement = self.sketch.total.to_ints(), self.statement
+        if statement.count_mode == "joint":
+            exact.append(self.sketch.count * statement.count_weight)
+        m = len(exact)
+        noise = discrete_gaussian(statement.sigma_int, n * m, random_bytes=random_bytes)
+        seeded = statement.seeded or random_bytes is not os.urandom
+        promise = replace(statement, lineage=(self.release_id,), seeded=seeded)
+        drawn = []
+        for start in range(0, n * m, m):
+            pairs = zip(exact, noise[start : start + m], strict=True)
+            total = Int128Array.from_ints(value + shift for value, shift in pairs)
+            count = self._draw_count(random_bytes)
+            drawn.append(
+                PrivateSketch(
+                    total=total,
+                    features=self.sketch.features,
+                    statement=promise,
+                    noisy_count=count,
+                    source_map=self.sketch.source_map,
+                    columns=self.sketch.columns,
+                )
+            )
+        return drawn
+
+    def _draw_count(self, random_bytes: RandomBytes) -> int | None:
+        """The number of rows, where it is not one more coordinate."""
+        mode, count = self.statement.count_mode, self.sketch.count
+        if mode == "joint":
+            return None
+        if mode == "public":
+            return count
+        rate = Fraction(self.statement.count_epsilon) / self.statement.rows_per_unit
+        return count + discrete_laplace(
+            rate.numerator, rate.denominator, random_bytes=random_bytes
+        )
+
+
+def plan_release(
+    sketch: Sketch,
+    *,
+    epsilon: float,
+    delta: float,
+    neighbours: Neighbours = "add_remove",
+    count: CountMode = "joint",
+    rows_per_unit: int = 1,
+    count_share: float = 0.1,
+) -> PlannedRelease:
+    """Check a release and compute its noise, without drawing or spending any."""
+    require_budget(epsilon, delta)
+    require_modes(neighbours, count, rows_per_unit)
+    # Plain Python numbers: NumPy's would overflow or round in what follows.
+    epsilon, delta, rows_per_unit = float(epsilon), float(delta), int(rows_per_unit)
+    feature_map = require_releasable(sketch)
+    spec = feature_map.spec
+    count_epsilon = _count_epsilon(epsilon, count_share) if count == "laplace" else 0.0
+    sensitivity = sensitivity_steps(spec, neighbours, count, rows_per_unit)
+    sigma = _noise_steps(spec, sensitivity, epsilon, epsilon - count_epsilon, delta)
+    _require_room(sketch, spec, sigma)
+    _warn_of_large_delta(delta, sketch.count)
+    statement = PrivacyStatement(
+        epsilon=epsilon,
+        delta=delta,
+        mu2=float(Fraction(sensitivity, sigma) ** 2) * (1 + 2.0**-50),  # rounded up
+        neighbours=neighbours,
+        unit="record" if rows_per_unit == 1 else "group",
+        rows_per_unit=rows_per_unit,
+        mechanism=MECHANISMS[count == "laplace"],
+        sensitivity=float(Fraction(sensitivity) / Fraction(2) ** spec.frac_bits),
+        sigma_int=sigma,
+        frac_bits=spec.frac_bits,
+        count_mode=count,
+        count_weight=count_weight(spec) if count == "joint" else 0,
+        count_epsilon=count_epsilon,
+        count_std=laplace_std(count_epsilon, rows_per_unit),
+        feature_map=spec.fingerprint,
+        lineage=None,
+        library_version=__version__,
+    )
+    verified = replace(sketch, source_map=feature_map)
+    return PlannedRelease(verified, statement, os.urandom(16).hex())
+
+
+def _noise_steps(
+    spec: FeatureSpec,
+    sensitivity: int,
+    epsilon: float,
+    sum_epsilon: float,
+    delta: float,
+) -> int:
+    """σ of the sum in lattice steps, at its part of ε; all of ε covers the rest."""
+    shrink = 1 - _KEPT_BACK
+    mu = gaussian_mu(sum_epsilon * shrink, delta * shrink)
+    sigma = ceil(Fraction(sensitivity) / Fraction(mu) * (1 + Fraction(_KEPT_BACK)))
+    # What is kept back of epsilon, and the ledger, cover this much and no more.
+    eta = Fraction(_DISCRETE_ODDS * (spec.sketch_size + 1), sigma**2)
+    if eta * 2**31 > epsilon or eta * 2**32 > Fraction(sensitivity, sigma):
+        raise PrivacyError("the lattice is too coarse for this promise.")
+    return sigma
+
+
+def _require_room(sketch: Sketch, spec: FeatureSpec, sigma: int) -> None:
+    """Refuse noise that could leave 128 bits: 64 σ of it are never drawn."""
+    room = 2**127 - 64 * sigma - 1
+    counted = sketch.count * count_weight(spec)
+    if counted > room or not sketch.total.within(-room, room):
+        raise PrivacyError(
+            "the noise of this promise does not fit in 128 bits beside the total. "
+            "Nothing was released. Use a larger epsilon, fewer rows_per_unit, or parts "
+            "of a map whose norm bounds are less different."
+        )
+
+
+def _count_epsilon(epsilon: float, share: float) -> float:
+    """What a Laplace count spends of ε; the sum must keep enough for itself."""
+    if not is_number(share) or not 0 < share < 1:
+        raise PrivacyError(f"count_share must be in (0, 1); got {share!r}.")
+    spent = epsilon * float(share)
+    if min(spent, epsilon - spent) < LEAST_EPSILON:
+        raise PrivacyError(
+            f"count_share={share!r} leaves less than 1e-6 of epsilon={epsilon:g} to "
+            "the count or to the sum: choose one nearer to 0.1."
+        )
+    return spent
+
+
+def _warn_of_large_delta(delta: float, count: int) -> None:
+    # The exact count must not decide whether a warning is shown: a coarse power of
+    # two of it is what the data holder, who alone sees this, gets to know.
+    coarse = 2.0 ** ceil(log2(max(count, 1)))
+    if delta > _LARGE_DELTA or delta > 1 / (10 * coarse):
+        warnings.warn(
+            f"delta={delta:g} is the chance that somebody is fully exposed; it should "
+            "be far below one over the number of rows.",
+            PrivacyWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,95 @@
+"""Which sketches may be released: those whose every row is sure to be bounded.
+
+A release is as private as its norm bound is true, so that nothing here is taken on
+trust: not what a header says of a map, nor a bound that the library did not compute,
+nor a total that no rows within the bound can have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sketchlearn.errors import PrivacyError
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.kinds import KINDS
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["require_releasable"]
+
+
+def require_releasable(sketch: Sketch) -> AbstractFeatureMap:
+    """The verified map of a sketch that may be released."""
+    if isinstance(sketch, PrivateSketch):
+        raise PrivacyError("this sketch is released already; decode it as it is.")
+    if not isinstance(sketch, Sketch):
+        raise PrivacyError(
+            f"release takes a sketch, as sketch_rows makes it; got a "
+            f"{type(sketch).__name__}."
+        )
+    spec = sketch.features
+    if sketch.pooling != "mean":
+        raise PrivacyError(
+            f"only sketches pooled by mean are released; this one is pooled by "
+            f"{sketch.pooling!r}. Sketch the rows with pooling='mean'."
+        )
+    if spec.norm_bound is None:
+        raise PrivacyError(
+            "this sketch has no per-row bound (clip=None). Build it with "
+            "clipped(feature_map, norm_bound=S), S fixed before looking at this data; "
+            "a bound cannot be added afterwards."
+        )
+    if spec.version == 1:
+        raise PrivacyError(
+            "this sketch is of version 1, whose floating-point features could exceed "
+            "their norm bound by rounding. Sketch the rows again and release that."
+        )
+    feature_map = _rebuilt_map(sketch)
+    if feature_map.origin != "declared":
+        raise PrivacyError(
+            "the map of this sketch was planned from rows (scales or landmarks read "
+            "from data); that reveals them. Declare bounds, or build the map from "
+            "public data."
+        )
+    if not replace(sketch, source_map=feature_map).is_possible:
+        raise PrivacyError(
+            f"{sketch.count} rows within the norm bound cannot have this total: it was "
+            "forged or made with a bug. Nothing was released; sketch the rows again."
+        )
+    if sketch.count and not sketch.lineage:
+        raise PrivacyError(
+            "the passes over rows inside this sketch are not known (merged from too "
+            "many to list, or made by hand), so that rows may have been added twice. "
+            "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
+        )
+    return feature_map
+
+
+def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
+    """The map of a sketch; a header is believed only if the map says the same."""
+    spec, at_hand = sketch.features, sketch.source_map
+    if at_hand is None and not spec.text:
+        raise PrivacyError(
+            "where the constants of this map come from is not known: attach the map "
+            "with sketch.with_map(feature_map) before releasing."
+        )
+    parts = () if at_hand is None else at_hand.parts()
+    foreign = [part for part in parts if not _is_ours(part.feature_map)]
+    unclipped = any(not part.clips for part in foreign)
+    if unclipped or (at_hand is not None and not _is_ours(at_hand)):
+        raise PrivacyError(
+            "the norm bound of a feature map of your own is your word only. Clip it: "
+            "clipped(feature_map, norm_bound=S), and sketch the rows with that."
+        )
+    stored = at_hand is not None and bool(at_hand.stored_weights)
+    if at_hand is None or (spec.text and not stored and not foreign):
+        at_hand = spec.build()
+    spec.require_equal(at_hand.spec)
+    return at_hand
+
+
+def _is_ours(feature_map: AbstractFeatureMap) -> bool:
+    """Whether the library computes these features, and so knows their bounds."""
+    kind = KINDS.get(feature_map.kind)
+    cls = type(feature_map)
+    return kind is not None and kind.path == f"{cls.__module__}:{cls.__qualname__}"

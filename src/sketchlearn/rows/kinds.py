@@ -1,0 +1,149 @@
+"""Kinds of input: the one place where it is told what a user passes as rows.
+
+Libraries are told apart by the types of their objects and never imported. Opening
+rows, and estimators that ask whether rows are in memory or can be read again, all go
+by the answer given here.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
+from typing import Any
+
+import pyarrow as pa
+import scipy.sparse
+
+__all__ = ["OpenedRows", "RowsKind", "is_in_memory", "kind_of"]
+
+
+class OpenedRows(ABC):  # noqa: B024
+    """Rows that were opened before: nothing is left to be told about their kind."""
+
+
+class RowsKind(Enum):
+    """What an input is, and with it who reads it and how often that is possible."""
+
+    OPENED = auto()
+    """Rows that ``open_rows`` returned."""
+    FILES = auto()
+    """A path, glob or folder, or a list of these."""
+    ARRAY = auto()
+    """An array, or what NumPy makes one of."""
+    LIST = auto()
+    """A list of rows, each a list of numbers."""
+    SPARSE = auto()
+    """A SciPy sparse matrix or array."""
+    PANDAS = auto()
+    POLARS = auto()
+    FRAME = auto()
+    """A frame of another library, with Arrow's and NumPy's interfaces."""
+    TENSOR = auto()
+    """A torch tensor."""
+    ARROW = auto()
+    """An Arrow table or record batch."""
+    COLUMN = auto()
+    """A single column of a frame, which is no table of rows."""
+    LAZY = auto()
+    """A polars LazyFrame, whose rows may be in files."""
+    DATASET = auto()
+    """An Arrow dataset, likewise."""
+    ARROW_STREAM = auto()
+    """A reader, or anything else with ``__arrow_c_stream__``: read once."""
+    ITERATOR = auto()
+    """A generator of batches: read once."""
+    BATCHES = auto()
+    """A list, or another collection, of batches."""
+    UNKNOWN = auto()
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether scikit-learn can check these rows, and make an array of them."""
+        return self in _VALIDATED
+
+    @property
+    def is_read_once(self) -> bool:
+        """Whether a second look at the rows is impossible."""
+        return self in (RowsKind.ARROW_STREAM, RowsKind.ITERATOR)
+
+
+_VALIDATED = {
+    RowsKind.ARRAY,
+    RowsKind.LIST,
+    RowsKind.SPARSE,
+    RowsKind.PANDAS,
+    RowsKind.POLARS,
+    RowsKind.FRAME,
+}
+
+
+def kind_of(data: Any) -> RowsKind:
+    """Tell what an input is, without reading it.
+
+    Examples
+    --------
+    >>> kind_of([[1.0, 2.0]]), kind_of(["a.csv", "b.csv"]), kind_of(iter([]))
+    (<RowsKind.LIST: 4>, <RowsKind.FILES: 2>, <RowsKind.ITERATOR: 15>)
+    """
+    if isinstance(data, OpenedRows):
+        return RowsKind.OPENED
+    if isinstance(data, list | tuple):
+        return _kind_of_list(data)
+    if isinstance(data, str | os.PathLike):
+        return RowsKind.FILES
+    table = _kind_of_table(data)
+    if table is not None:
+        return table
+    if hasattr(data, "__array__") or isinstance(data, memoryview):
+        return RowsKind.ARRAY
+    if isinstance(data, Iterator):
+        return RowsKind.ITERATOR
+    if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes | bytearray):
+        return RowsKind.BATCHES
+    return RowsKind.UNKNOWN
+
+
+def is_in_memory(data: Any) -> bool:
+    """Whether all rows are at hand, to be looked at whole and more than once."""
+    kind = kind_of(data)
+    others = (RowsKind.TENSOR, RowsKind.ARROW, RowsKind.COLUMN)
+    return kind.is_validated or kind in others
+
+
+def _kind_of_list(data: list[Any] | tuple[Any, ...]) -> RowsKind:
+    """Paths, batches or rows, as the first of them is."""
+    if not data:
+        return RowsKind.LIST
+    first = data[0]
+    if isinstance(first, str | os.PathLike):
+        return RowsKind.FILES
+    streams = (RowsKind.LAZY, RowsKind.DATASET, RowsKind.ARROW_STREAM)
+    if len(getattr(first, "shape", ())) >= 2 or _kind_of_table(first) in streams:
+        return RowsKind.BATCHES
+    return RowsKind.LIST
+
+
+def _kind_of_table(data: Any) -> RowsKind | None:
+    """What a table or tensor of some library is; None for anything else."""
+    libraries = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
+    if scipy.sparse.issparse(data):
+        return RowsKind.SPARSE
+    if "pandas" in libraries and hasattr(data, "iloc"):
+        return RowsKind.PANDAS if hasattr(data, "columns") else RowsKind.COLUMN
+    if "polars" in libraries and hasattr(data, "collect_schema"):
+        is_lazy = hasattr(data, "collect_batches")
+        return RowsKind.LAZY if is_lazy else RowsKind.POLARS
+    if "torch" in libraries and hasattr(data, "detach"):
+        return RowsKind.TENSOR
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        return RowsKind.ARROW
+    if "pyarrow" in libraries and hasattr(data, "scanner"):
+        return RowsKind.DATASET
+    if not hasattr(data, "__arrow_c_stream__"):
+        return None
+    if len(getattr(data, "shape", ())) == 1:
+        return RowsKind.COLUMN
+    is_frame = hasattr(data, "columns") and hasattr(data, "__array__")
+    return RowsKind.FRAME if is_frame else RowsKind.ARROW_STREAM

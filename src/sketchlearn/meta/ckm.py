@@ -228,7 +228,7 @@ def fit_frame(spec: CKMSpec, target: Tensor, matrix: Tensor) -> tuple[Tensor, Te
         backward_steps=0,
     )
     centre, logs = (unit * point[..., :1, :]), point[..., 1:, :]
-    return centre, (unit * logs.exp()).clamp(TUNING.least_spread, 1.0)
+    return centre, (unit * logs.exp()).clamp_max(1.0)
 
 
 def damp(variances: Tensor, matrix: Tensor) -> Tensor:

@@ -38,10 +38,11 @@ class ClOmprTuning:
     no other one is made."""
 
     tolerance: float = 1e-9
-    """Relative fall of the loss at which a round ends."""
+    """Fall of the loss, of the square of the sketch, at which a round ends. Set
+    by what is left of sketches whose kernel is wider than the box."""
 
     last_tolerance: float = 1e-14
-    """That of the last descent."""
+    """That of the last descent. Set by the same."""
 
 
 @final

@@ -55,9 +55,6 @@ class CKMTuning:
     """Deviation of noise that rows are taken to have for it, or the fit could end at
     one of several clusters."""
 
-    least_spread: float = 1e-3
-    """Least spread of that Gaussian: features that hardly vary still have a unit."""
-
     max_log: float = 5.0
     """Largest logarithm of a cluster's spread over that of all rows, either way: no
     cluster is that much wider, and nothing overflows."""
@@ -218,7 +215,7 @@ def fit_frame(
         schedule="cosine",
     )
     center, logs = unit * point[:1], point[1:]
-    return center, (unit * np.exp(logs)).clip(tuning.least_spread, 1.0)
+    return center, (unit * np.exp(logs)).clip(max=1.0)
 
 
 def damp(variances: Array, squares: Array) -> Array:

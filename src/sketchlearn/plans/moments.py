@@ -141,22 +141,9 @@ def plan_second_moments(
         )
     chosen = np.arange(d) if active is None else np.flatnonzero(active)
     chosen = np.setdiff1d(chosen, targets)
-    room = sketch_size // (1 + n_targets) - n_targets
-    if room < 1:
-        raise FeatureMapError(
-            f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
-            f"least {(1 + n_targets) ** 2}."
-        )
-    if not n_targets:
-        room = _worth_keeping(len(chosen), room, tuning)
-    if len(chosen) > room:
-        chosen = chosen[Draws(seed).permutation(len(chosen))]
-        if importance is not None:
-            chosen = chosen[np.argsort(-importance[chosen], kind="stable")]
-        chosen = chosen[:room]
-    kept = np.union1d(chosen, targets)
-    if not len(kept):
-        kept = np.array([0])
+    room = _room(len(chosen), sketch_size, n_targets, tuning)
+    chosen = _most_important(chosen, room, importance, seed)
+    kept = np.union1d(chosen, targets) if len(chosen) + n_targets else np.array([0])
     n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
     if asked == "auto" and n_columns < len(kept):
         _warn_of_compression(len(kept), n_columns)
@@ -259,16 +246,41 @@ def _row_bits(seen: bool, reach: float, extra: int = 0) -> int:
     return min(ROW_BITS, most) if seen else most
 
 
-def _worth_keeping(n_active: int, sketch_size: int, tuning: MomentPlanTuning) -> int:
+def _room(
+    n_active: int, sketch_size: int, n_targets: int, tuning: MomentPlanTuning
+) -> int:
     """How many features to keep so that what is left fills the sketch best.
 
-    A second or third column is worth some of the features.
+    Without targets, a second or third column is worth some of the features.
     """
-    columns = sketch_size // max(n_active, 1)
-    more = sketch_size // (columns + 1)
+    room = sketch_size // (1 + n_targets) - n_targets
+    if room < 1:
+        raise FeatureMapError(
+            f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
+            f"least {(1 + n_targets) ** 2}."
+        )
+    columns = room // max(n_active, 1)
+    if n_targets or columns not in (1, 2):
+        return room
+    fewer = room // (columns + 1)
     is_many = n_active > tuning.many_features
     share = tuning.kept_of_many if is_many else tuning.kept_of_few
-    return more if columns in (1, 2) and more >= share * n_active else sketch_size
+    return fewer if fewer >= share * n_active else room
+
+
+def _most_important(
+    features: NDArray[np.int64],
+    count: int,
+    importance: NDArray[np.float64] | None,
+    seed: int,
+) -> NDArray[np.int64]:
+    """So many of the features: the most important ones, or random ones."""
+    if len(features) <= count:
+        return features
+    shuffled = features[Draws(seed).permutation(len(features))]
+    if importance is not None:
+        shuffled = shuffled[np.argsort(-importance[shuffled], kind="stable")]
+    return shuffled[:count]
 
 
 def moment_decoder(

@@ -62,7 +62,7 @@ class ClAmpTuning:
     """L-BFGS steps of a fit of weights and variances."""
 
 
-_TUNING = ClAmpTuning()
+_CL_AMP = ClAmpTuning()
 
 
 @final
@@ -201,7 +201,7 @@ def read_phasors(
     part: AtomicSketch,
     bounds: tuple[ArrayLike, ArrayLike] | None,
     n_clusters: int,
-    tuning: ClAmpTuning = _TUNING,
+    tuning: ClAmpTuning = _CL_AMP,
 ) -> Phasors:
     """The phasors of a Fourier sketch, with a prior for centres within bounds."""
     if not isinstance(part.atoms, FourierAtoms):

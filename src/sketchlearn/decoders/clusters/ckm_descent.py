@@ -66,7 +66,7 @@ class CKMTuning:
     """Most units that are axes, as a share of all."""
 
 
-_TUNING = CKMTuning()
+_CKM = CKMTuning()
 
 
 @final
@@ -194,7 +194,7 @@ class CKMObjective:
 
 
 def fit_frame(
-    spec: CKMSpec, target: Array, matrix: Array, tuning: CKMTuning = _TUNING
+    spec: CKMSpec, target: Array, matrix: Array, tuning: CKMTuning = _CKM
 ) -> tuple[Array, Array]:
     """Centre and spread of all rows, both (1, d): one Gaussian fitted to them.
 

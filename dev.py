@@ -6,8 +6,10 @@ Needs only Python >= 3.11 with pip and a shell.
 usage: python3 dev.py demo [args...]   the main job: sketchlearn demo
        python3 dev.py test [args...]   lint, types, import rules, tests
        python3 dev.py run FILE [args...]   a script, such as benchmarks/pca.py
+       python3 dev.py names            write the public names of the package
 """
 
+import ast
 import hashlib
 import os
 import subprocess
@@ -20,6 +22,9 @@ VENV = Path(os.environ.get("SKETCHLEARN_VENV", ROOT / ".venv"))
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 EXTRAS = {"demo": "plots", "test": "test", "run": "test"}
+PACKAGE = ROOT / "src" / "sketchlearn"
+FIRST = "# Public names: written by `python3 dev.py names`.\n"
+LAST = "# End of the public names.\n"
 CHECKS = [
     ["ruff", "check", "."],
     ["ruff", "format", "--check", "."],
@@ -78,9 +83,46 @@ def test(args):
     return max([*codes, call(*pytest)])
 
 
+def public_names():
+    """Names by module, as the modules say in ``__public__``; nothing is imported."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if getattr(target, "id", None) == "__public__":
+                parts = path.relative_to(PACKAGE).with_suffix("").parts
+                found[".".join(parts)] = sorted(ast.literal_eval(node.value))
+    return dict(sorted(found.items()))
+
+
+def with_names(text):
+    """The top ``__init__.py`` with all public names between its two marks."""
+    found = public_names()
+    homes = sorted((name, home) for home, names in found.items() for name in names)
+    lines = ["if TYPE_CHECKING:"]
+    for home, names in found.items():
+        line = f"    from sketchlearn.{home} import {', '.join(names)}"
+        if len(line) > 88:
+            inner = "".join(f"        {name},\n" for name in names)
+            line = f"    from sketchlearn.{home} import (\n{inner}    )"
+        lines.append(line)
+    lines += ["", "_HOMES = {", *(f'    "{name}": "{at}",' for name, at in homes), "}"]
+    lines += ["", "__all__ = [", *(f'    "{name}",' for name, _ in homes), "]", ""]
+    before, after = text.split(FIRST)[0], text.split(LAST)[1]
+    return before + FIRST + "\n".join(lines) + LAST + after
+
+
+def names():
+    """Write the public names into the package."""
+    path = PACKAGE / "__init__.py"
+    path.write_text(with_names(path.read_text("utf-8")), "utf-8")
+
+
 def main():
     """Dispatch on the first argument."""
     job, args = (sys.argv[1:2] or [""])[0], sys.argv[2:]
+    if job == "names":
+        return names()
     if job not in EXTRAS:
         sys.exit(__doc__)
     ensure(EXTRAS[job])

@@ -40,7 +40,7 @@ from sketchlearn.estimators.mixture import CompressiveGaussianMixture
 from sketchlearn.experiments.kmeans.methods import fourier_plan
 from sketchlearn.experiments.kmeans.sets import inertia
 from sketchlearn.experiments.kmeans.timing import gaussian_clusters
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 SIZES = (1000, 2000, 5000)
 MEDIANS, MEANS = (1.10, 1.05, 1.03), (1.14, 1.09, 1.05)
@@ -127,7 +127,7 @@ def synthetic(options):
             start = time.perf_counter()
             found = CLOMPRDecoder(10, n_restarts=1).decode(sketch).params
             seconds.setdefault("CL-OMPR", []).append(time.perf_counter() - start)
-            centres = found.centres * (high - low) + low
+            centres = found.centers * (high - low) + low
             ratios.setdefault("CL-OMPR", []).append(inertia(rows, centres) / best)
         for name, values in ratios.items():
             print(

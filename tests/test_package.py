@@ -1,12 +1,40 @@
 """Importing is light, public names are complete, and extras fail helpfully."""
 
+import importlib
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 
 import sketchlearn as sl
 from sketchlearn.errors import MissingExtraError, SketchlearnError, import_extra
+
+ROOT = Path(__file__).parents[1]
+PROMISED = {
+    "AbstractFeatureMap", "ActivationFeatures", "AuditReport", "BloomFeatures",
+    "CellFeatures", "CompressiveClassifier", "CompressiveGaussianMixture",
+    "CompressiveKMeans", "CompressivePCA", "CompressiveRidge", "ConcatenatedFeatures",
+    "CountMinFeatures", "CountSketchFeatures", "CrossMomentFeatures",
+    "FourierFeatures", "HarmonicFeatures", "Ledger", "MomentFeatures",
+    "NetworkFeatures", "NystromFeatures", "PrivacyStatement", "PrivateSketch",
+    "QuadraticFeatures", "SQNet", "SQNetSpec", "Scaling", "Sketch", "audit", "clipped",
+    "dumps", "list_models", "load", "load_model", "loads", "merge_disjoint",
+    "open_rows", "release", "release_by_label", "save", "sketch_rows",
+}  # fmt: skip
+"""Names that programs rely on: none of them goes without a word in the changelog."""
+
+
+@pytest.fixture
+def dev():
+    """The script of the repository, which an archive of the sources does not have."""
+    if not (ROOT / "dev.py").exists():
+        pytest.skip("there is no dev.py")
+    spec = spec_from_file_location("dev", ROOT / "dev.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(code):
@@ -37,6 +65,22 @@ def test_fitting_moments_never_loads_torch():
 def test_every_public_name_is_there(name):
     assert getattr(sl, name) is not None
     assert name in dir(sl)
+
+
+def test_what_was_promised_stays_public():
+    assert set(sl.__all__) >= PROMISED
+
+
+def test_the_public_names_are_those_that_modules_declare(dev):
+    text = Path(sl.__file__).read_text("utf-8")
+    assert dev.with_names(text) == text, "run: python3 dev.py names"
+
+
+def test_what_a_module_declares_public_is_of_its_own(dev):
+    found = [name for names in dev.public_names().values() for name in names]
+    assert sorted(found) == sorted(set(found))
+    for home, names in dev.public_names().items():
+        assert set(names) <= set(importlib.import_module(f"sketchlearn.{home}").__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():

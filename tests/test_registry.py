@@ -12,9 +12,16 @@ import pytest
 import sketchlearn as sl
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
-from sketchlearn.files import weights as weights_module
-from sketchlearn.files.weights import Weights, packaged_weights
-from sketchlearn.registry import add_model, list_models, load_card, load_model
+from sketchlearn.files import models
+from sketchlearn.files.models import packaged_weights
+from sketchlearn.files.weights import Weights
+from sketchlearn.registry import (
+    add_model,
+    find_builders,
+    list_models,
+    load_card,
+    load_model,
+)
 from sketchlearn.sqnet import SQNet, SQNetSpec
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3))
@@ -32,10 +39,10 @@ def folder(tmp_path, monkeypatch):
         summary="Three features, eight numbers.",
         folder=tmp_path,
     )
-    monkeypatch.setattr(weights_module, "MODELS", tmp_path)
-    weights_module._read_packaged.cache_clear()
+    monkeypatch.setattr(models, "MODELS", tmp_path)
+    models._read_packaged.cache_clear()
     yield tmp_path
-    weights_module._read_packaged.cache_clear()
+    models._read_packaged.cache_clear()
 
 
 def test_models_are_listed_with_what_they_are(folder):
@@ -147,7 +154,7 @@ def test_weights_without_a_sketch_network_make_no_map(folder):
     description = load_model("tiny").feature_map().description
     model = {"name": "bare", "checksum": packaged_weights("bare").digest}
     with pytest.raises(FeatureMapError):
-        sl.features.base.build_map({**description, "model": model})
+        sl.features.build.build_map({**description, "model": model})
 
 
 def test_the_models_of_this_release_are_what_their_index_says():
@@ -157,6 +164,11 @@ def test_the_models_of_this_release_are_what_their_index_says():
         assert weights.kind == model.kind
         assert load_model(model.name) is not None
         assert load_card(model.name)
+
+
+def test_every_class_that_declares_a_kind_of_weights_is_built_from_shipped_ones():
+    built = {model.kind: type(load_model(model.name)) for model in list_models()}
+    assert built == find_builders()
 
 
 def test_the_shipped_prior_says_how_it_was_made_and_where_it_ends():
@@ -216,4 +228,4 @@ def test_listing_never_loads_torch():
 
 
 def test_the_index_comes_with_the_package():
-    assert Path(str(weights_module.MODELS), "models.json").is_file()
+    assert Path(str(models.MODELS), "models.json").is_file()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchlearn.version import __version__ as __version__
 
+# Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
     from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.cross_moments import CrossMomentFeatures
+    from sketchlearn.features.fourier import FourierFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
     from sketchlearn.features.hashing import (
         BloomFeatures,
         CountMinFeatures,
         CountSketchFeatures,
     )
-    from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-    from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+    from sketchlearn.features.moments import MomentFeatures
     from sketchlearn.features.network import NetworkFeatures
+    from sketchlearn.features.nystrom import NystromFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
     from sketchlearn.privacy.audit import AuditReport, audit
@@ -38,8 +41,9 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
-    from sketchlearn.rows.batches import open_rows
-    from sketchlearn.sketching.sketch import Sketch, sketch_rows
+    from sketchlearn.rows.open_rows import open_rows
+    from sketchlearn.sketching.sketch import Sketch
+    from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet, SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
 
@@ -57,13 +61,13 @@ _HOMES = {
     "ConcatenatedFeatures": "features.composition",
     "CountMinFeatures": "features.hashing",
     "CountSketchFeatures": "features.hashing",
-    "CrossMomentFeatures": "features.moments",
-    "FourierFeatures": "features.kernel",
+    "CrossMomentFeatures": "features.cross_moments",
+    "FourierFeatures": "features.fourier",
     "HarmonicFeatures": "features.harmonics",
     "Ledger": "privacy.ledger",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
-    "NystromFeatures": "features.kernel",
+    "NystromFeatures": "features.nystrom",
     "PrivacyStatement": "privacy.statement",
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
@@ -79,11 +83,11 @@ _HOMES = {
     "load_model": "registry",
     "loads": "storage.sketches",
     "merge_disjoint": "privacy.released",
-    "open_rows": "rows.batches",
+    "open_rows": "rows.open_rows",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
-    "sketch_rows": "sketching.sketch",
+    "sketch_rows": "sketching.sketch_rows",
 }
 
 __all__ = [
@@ -128,6 +132,7 @@ __all__ = [
     "save",
     "sketch_rows",
 ]
+# End of the public names.
 
 
 def __getattr__(name: str) -> Any:

@@ -27,10 +27,10 @@ from sketchlearn.features.network import (
     NetworkFeatures,
 )
 from sketchlearn.features.scaling import Origin, Scaling
+from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import (
     Weights,
     load_weights,
-    packaged_weights,
     save_weights,
     tensors_digest,
 )
@@ -40,9 +40,10 @@ from sketchlearn.networks.forward import (
     initial_tensors,
     spec_from_dict,
 )
-from sketchlearn.sketching.pooling import get_pooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Output", "SQNet", "SQNetSpec"]
+__public__ = ["SQNet", "SQNetSpec"]
 
 Output = Literal["vector", "symmetric"]
 

@@ -19,14 +19,14 @@ from scipy import stats
 from privacy.ledgers import in_a_child
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features import clipping
-from sketchlearn.features.base import FeatureSpec
 from sketchlearn.features.clipping import ClippedFeatures, clipped
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy import planned as planning
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon
 from sketchlearn.privacy.noise import discrete_gaussian
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 audit = importlib.import_module("sketchlearn.privacy.audit")  # not the function
 releases = importlib.import_module("sketchlearn.privacy.release")

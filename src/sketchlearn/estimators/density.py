@@ -16,17 +16,12 @@ from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
-from sketchlearn.estimators.inputs import (
-    column_extremes,
-    extremes_of,
-    plan_scaling,
-    warn_of_late,
-)
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.advice import noisy_density
 from sketchlearn.plans.rounds import DensityPlan, require_moderate
+from sketchlearn.plans.scaling import extremes_of, plan_scaling, warn_of_late
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractDensityEstimator", "warn_all"]
@@ -76,10 +71,8 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
                 f"first is a sketch of {first.feature_map.n_features} features, but "
                 f"n_features={n_features}."
             )
-        plan, extremes = (
-            self._density_plan(),
-            None if rows is None else extremes_of(rows),
-        )
+        plan = self._density_plan()
+        extremes = None if rows is None else extremes_of(rows)
         return plan.second(plan.after(first, extremes))
 
     def _plan_first(
@@ -91,33 +84,32 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         )
 
     @override
-    def _sketch(self, batches: Batches) -> Sketch:
+    def _sketch(self, rows: AbstractRowSource) -> Sketch:
         """Plan, sketch, and in two rounds plan and sketch again."""
-        rounds = self._rounds_of(batches)
+        rounds = self._rounds_of(rows)
         if rounds == 1 and self.bounds is not None:  # nothing is read ahead
-            first = self._plan_first(batches.n_features, None, rounds=1)
-            return self._accumulate(batches, first)
-        extremes = column_extremes(batches)
-        first = self._plan_first(batches.n_features, extremes, rounds=rounds)
-        sketch = self._accumulate(batches, first)
+            return rows.sketch(self._plan_first(rows.n_features, None, rounds=1))
+        extremes = rows.extremes()
+        first = self._plan_first(rows.n_features, extremes, rounds=rounds)
+        sketch = rows.sketch(first)
         if rounds == 2:
             plan = self._density_plan()
-            second = plan.second(plan.after(sketch, extremes[:2]))
+            second = plan.second(plan.after(sketch, extremes))
             if second is not first:
-                sketch = self._accumulate(batches, second)
+                sketch = rows.sketch(second)
         warn_of_late(sketch, extremes[0] == extremes[1])
-        if not batches.is_repeatable:
+        if not rows.is_repeatable:
             _warn_of_drift(sketch, extremes)
         return sketch
 
-    def _rounds_of(self, batches: Batches) -> int:
+    def _rounds_of(self, rows: AbstractRowSource) -> int:
         """How often these rows are to be read, if they can be."""
         if self.rounds is None:
-            is_once = self.bounds is not None or not batches.is_repeatable
+            is_once = self.bounds is not None or not rows.is_repeatable
             return 1 if is_once else 2
-        if self.rounds == 2 and not batches.is_repeatable:
+        if self.rounds == 2 and not rows.is_repeatable:
             raise RowsError(
-                f"rounds=2 needs the rows twice, and {batches.source} cannot be read "
+                f"rounds=2 needs the rows twice, and {rows.source} cannot be read "
                 "twice. Pass an array, a frame or files, or rounds=1."
             )
         return self.rounds
@@ -132,7 +124,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         return reading
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         return self._open_features(X, reset=reset)
 
     @override

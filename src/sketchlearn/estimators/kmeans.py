@@ -33,7 +33,7 @@ from sketchlearn.estimators.parameters import (
     Constraints,
     seed_of,
 )
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.plans.advice import cluster_advice
 from sketchlearn.plans.cells import ClusterCells
 from sketchlearn.plans.rounds import DensityPlan
@@ -42,6 +42,7 @@ from sketchlearn.rows.kinds import kind_of
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveKMeans"]
+__public__ = ["CompressiveKMeans"]
 
 
 @final
@@ -172,8 +173,8 @@ class CompressiveKMeans(
         with self._all_or_nothing():
             self.fit(X, y)
             if not hasattr(self, "labels_"):
-                batches = self._open(X, None, reset=False)
-                self.labels_ = np.concatenate([self._nearest(rows) for rows in batches])
+                found = [self._nearest(rows) for rows in self._batches(X)]
+                self.labels_ = np.concatenate(found)
         return self.labels_
 
     @override

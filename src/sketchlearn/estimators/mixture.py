@@ -21,7 +21,6 @@ from sketchlearn.decoders.density.mixture_choice import mixture_decoder
 from sketchlearn.decoders.density.reading import Reading
 from sketchlearn.errors import RowsError
 from sketchlearn.estimators.density import AbstractDensityEstimator, warn_all
-from sketchlearn.estimators.inputs import varies
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     BOUNDS,
@@ -33,15 +32,17 @@ from sketchlearn.estimators.parameters import (
     one_of,
     seed_of,
 )
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.plans.advice import hidden_features, noisy_variances, outlying_rows
 from sketchlearn.plans.cells import MixtureCells
 from sketchlearn.plans.rounds import DensityPlan
+from sketchlearn.plans.scaling import varies
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveGaussianMixture", "CovarianceType"]
+__public__ = ["CompressiveGaussianMixture"]
 
 CovarianceType = Literal["diag", "full"]
 
@@ -236,7 +237,7 @@ class CompressiveGaussianMixture(
         return tags
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         if issparse(X):
             raise RowsError(
                 "sparse input is not supported by mixtures; pass X.toarray()."

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sketchlearn.errors import FeatureMapError
 
 __all__ = ["Origin", "Scaling"]
+__public__ = ["Scaling"]
 
 Origin = Literal["declared", "data"]
 

@@ -13,7 +13,8 @@ from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Origin
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch

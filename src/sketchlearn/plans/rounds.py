@@ -24,12 +24,10 @@ from sketchlearn.plans.cells import AbstractCellPlan
 from sketchlearn.plans.first_round import FirstRound
 from sketchlearn.plans.moments import plan_second_moments
 from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.rows.survey import LARGEST
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["DensityPlan", "RoundTuning", "require_moderate"]
-
-LARGEST = 2.0**480
-"""Values beyond have no variance in float64, nor do ranges below its inverse."""
 
 
 @final

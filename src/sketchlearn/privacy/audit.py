@@ -28,7 +28,7 @@ from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import require_budget
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
     "AuditReport",
@@ -37,17 +37,18 @@ __all__ = [
     "audit_installation",
     "released_totals",
 ]
+__public__ = ["AuditReport", "audit"]
 
 Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
 """``releaser(rows, n)``: n releases of these rows, one per row of the result."""
 
 FEWEST_RELEASES = 1000
 """With fewer, the bounds say nothing even if there is no noise at all: at 500 in each
-half, none can be more than log(500 / log 1e8) = 3.3."""
+half, none can be more than log(500 / 19.1) = 3.3."""
 
 _ONE_BY_ONE = 200
 """Releases drawn as users draw them. The spread of 200 x 9 numbers finds noise that is
-a sixth too small (chi-square at 1e-8)."""
+a sixth too small (chi-square)."""
 
 
 @final

@@ -20,6 +20,7 @@ from sketchlearn.privacy.books import AbstractBook, FileBook, MemoryBook
 from sketchlearn.privacy.charge import Charge, Neighbours
 
 __all__ = ["Ledger", "LedgerSummary"]
+__public__ = ["Ledger"]
 
 
 @final

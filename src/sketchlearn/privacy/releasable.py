@@ -8,18 +8,45 @@ nor a total that no rows within the bound can have.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.kinds import KINDS
+from sketchlearn.features.build import rebuild_map
+from sketchlearn.features.registry import is_built_in
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["require_releasable"]
 
 
-def require_releasable(sketch: Sketch) -> AbstractFeatureMap:
-    """The verified map of a sketch that may be released."""
+def require_releasable(sketch: Sketch) -> Sketch:
+    """A sketch that may be released, with its map, all that it says verified."""
+    _require_bounded(sketch)
+    feature_map = _rebuilt_map(sketch)
+    if feature_map.origin != "declared":
+        raise PrivacyError(
+            "the map of this sketch was planned from rows (scales or landmarks read "
+            "from data); that reveals them. Declare bounds, or build the map from "
+            "public data."
+        )
+    verified = replace(sketch, source_map=feature_map)
+    if not verified.is_possible:
+        raise PrivacyError(
+            f"{sketch.count} rows within the norm bound cannot have this total: it was "
+            "forged or made with a bug. Nothing was released; sketch the rows again."
+        )
+    if sketch.count and not sketch.lineage:
+        raise PrivacyError(
+            "the passes over rows inside this sketch are not known (merged from too "
+            "many to list, or made by hand), so that rows may have been added twice. "
+            "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
+        )
+    return verified
+
+
+def _require_bounded(sketch: Any) -> None:
+    """Refuse what is no sketch, or one that does not even claim a bound."""
     if isinstance(sketch, PrivateSketch):
         raise PrivacyError("this sketch is released already; decode it as it is.")
     if not isinstance(sketch, Sketch):
@@ -44,25 +71,6 @@ def require_releasable(sketch: Sketch) -> AbstractFeatureMap:
             "this sketch is of version 1, whose floating-point features could exceed "
             "their norm bound by rounding. Sketch the rows again and release that."
         )
-    feature_map = _rebuilt_map(sketch)
-    if feature_map.origin != "declared":
-        raise PrivacyError(
-            "the map of this sketch was planned from rows (scales or landmarks read "
-            "from data); that reveals them. Declare bounds, or build the map from "
-            "public data."
-        )
-    if not replace(sketch, source_map=feature_map).is_possible:
-        raise PrivacyError(
-            f"{sketch.count} rows within the norm bound cannot have this total: it was "
-            "forged or made with a bug. Nothing was released; sketch the rows again."
-        )
-    if sketch.count and not sketch.lineage:
-        raise PrivacyError(
-            "the passes over rows inside this sketch are not known (merged from too "
-            "many to list, or made by hand), so that rows may have been added twice. "
-            "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
-        )
-    return feature_map
 
 
 def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
@@ -73,23 +81,19 @@ def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
             "where the constants of this map come from is not known: attach the map "
             "with sketch.with_map(feature_map) before releasing."
         )
-    parts = () if at_hand is None else at_hand.parts()
-    foreign = [part for part in parts if not _is_ours(part.feature_map)]
-    unclipped = any(not part.clips for part in foreign)
-    if unclipped or (at_hand is not None and not _is_ours(at_hand)):
+    built = rebuild_map(spec) if at_hand is None else at_hand
+    foreign = [part for part in built.parts() if not _is_ours(part.feature_map)]
+    if not _is_ours(built) or any(not part.clips for part in foreign):
         raise PrivacyError(
             "the norm bound of a feature map of your own is your word only. Clip it: "
             "clipped(feature_map, norm_bound=S), and sketch the rows with that."
         )
-    stored = at_hand is not None and bool(at_hand.stored_weights)
-    if at_hand is None or (spec.text and not stored and not foreign):
-        at_hand = spec.build()
-    spec.require_equal(at_hand.spec)
-    return at_hand
+    if at_hand is not None and spec.text and not built.stored_weights and not foreign:
+        built = rebuild_map(spec)
+    spec.require_equal(built.spec)
+    return built
 
 
 def _is_ours(feature_map: AbstractFeatureMap) -> bool:
     """Whether the library computes these features, and so knows their bounds."""
-    kind = KINDS.get(feature_map.kind)
-    cls = type(feature_map)
-    return kind is not None and kind.path == f"{cls.__module__}:{cls.__qualname__}"
+    return is_built_in(type(feature_map))

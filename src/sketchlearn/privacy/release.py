@@ -24,6 +24,7 @@ from sketchlearn.sketching.lineage import runs_of
 from sketchlearn.sketching.sketch import Sketch, require_same_columns
 
 __all__ = ["release", "release_by_label"]
+__public__ = ["release", "release_by_label"]
 
 
 def release(

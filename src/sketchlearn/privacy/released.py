@@ -17,12 +17,18 @@ from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, TooNoisy
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import rebuild_map
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.statement import PrivacyStatement
 from sketchlearn.sketching.lineage import MAX_LINEAGE
 from sketchlearn.sketching.sketch import require_same_columns
 
 __all__ = ["PrivateSketch", "merge_disjoint"]
+__public__ = ["PrivateSketch", "merge_disjoint"]
+
+_COUNT_STDS = 4
+"""Standard deviations of its noise that a count needs, to be divided by."""
 
 
 @final
@@ -103,7 +109,7 @@ class PrivateSketch:
 
     def read_mean(self, *, allow_noisy: bool = False) -> NDArray[np.float64]:
         """The noisy mean, even where its noise drowns it if ``allow_noisy``."""
-        if not allow_noisy and self.count < 4 * self.count_noise_std:
+        if not allow_noisy and self.count < _COUNT_STDS * self.count_noise_std:
             raise TooNoisy(
                 f"the noise on the number of rows (standard deviation "
                 f"{self.count_noise_std:.0f}) is too large for a mean. Release with "
@@ -119,7 +125,7 @@ class PrivateSketch:
         """The map itself, rebuilt from the description if need be."""
         if self.source_map is not None:
             return self.source_map
-        return self.with_map(self.features.build()).feature_map
+        return self.with_map(rebuild_map(self.features)).feature_map
 
     def with_map(self, feature_map: AbstractFeatureMap) -> PrivateSketch:
         """Attach the map this sketch was made with, after checking that it is."""

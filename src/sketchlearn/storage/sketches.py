@@ -31,6 +31,7 @@ from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.formats.base import all_formats
 
 __all__ = ["dumps", "load", "loads", "save"]
+__public__ = ["dumps", "load", "loads", "save"]
 
 
 def save(
@@ -62,7 +63,7 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from sketchlearn.features.kernel import FourierFeatures
+    >>> from sketchlearn.features.fourier import FourierFeatures
     >>> phi = FourierFeatures(n_features=2, sketch_size=8, seed=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(phi, f"{folder}/phi.map")

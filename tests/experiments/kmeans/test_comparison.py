@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from paper_folder import write_paper_folder
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.experiments.kmeans import figures, privacy
 from sketchlearn.experiments.kmeans.comparison import (
@@ -132,9 +132,9 @@ def test_every_method_finds_more_than_the_mean_of_ten_far_clusters(name):
     rows = places[rng.integers(10, size=600)] + 0.01 * rng.normal(size=(600, 1))
     rows = rows.clip(0, 1)
     method = kmeans_method(name)
-    centres = method.centres(rows, method.only_size or 60, 0)
+    centres = method.centers(rows, method.only_size or 60, 0)
     assert np.isfinite(centres).all()
-    at_mean = inertia(rows, kmeans_method("mean").centres(rows, 60, 0))
+    at_mean = inertia(rows, kmeans_method("mean").centers(rows, 60, 0))
     # A matrix for 196 features sees little of the first alone.
     share = 0.5 if name == "ckm-196" else 0.3
     assert inertia(rows, centres) < share * at_mean
@@ -142,7 +142,7 @@ def test_every_method_finds_more_than_the_mean_of_ten_far_clusters(name):
 
 def test_message_passing_returns_ten_finite_centres_even_where_it_fails():
     rows = np.random.default_rng(0).uniform(size=(300, 2))
-    centres = kmeans_method("amp").centres(rows, 60, 0)
+    centres = kmeans_method("amp").centers(rows, 60, 0)
     assert centres.shape == (10, 2)
     assert np.isfinite(centres).all()
 

@@ -202,6 +202,6 @@ def _mean_ratio(
         with warnings.catch_warnings():
             # Sets with few distinct rows repeat centres: the ratio shows what it costs.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found.append(method.centres(data.rows, size, seed))
+            found.append(method.centers(data.rows, size, seed))
     spent = (time.perf_counter() - start) / n_seeds
     return float(np.mean([data.ratio(centres) for centres in found])), spent

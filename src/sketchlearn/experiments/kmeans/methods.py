@@ -22,20 +22,18 @@ from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.baselines.cl_amp import CLAMPDecoder
 from sketchlearn.decoders.baselines.cl_ompr import CLOMPRDecoder
 from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder
-from sketchlearn.decoders.clusters.atoms import Clusters
+from sketchlearn.decoders.clusters.atomic_sketch import FittedAtoms
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.experiments.kmeans.sets import N_CLUSTERS
-from sketchlearn.features.kernel import (
-    FourierFeatures,
-    FrequencyLaw,
-    NystromFeatures,
-)
-from sketchlearn.features.scale import estimate_scale
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.frequencies import FrequencyLaw
+from sketchlearn.features.kernel_scale import estimate_scale
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = ["METHODS", "OURS", "ClusterMethod", "fourier_plan", "kmeans_method"]
 
@@ -77,7 +75,7 @@ class ClusterMethod:
     name: str
     """What the command line calls it."""
 
-    centres: Callable[[Rows, int, int], NDArray[np.float64]]
+    centers: Callable[[Rows, int, int], NDArray[np.float64]]
     """Sketches rows with a size and a seed, and decodes k centres."""
 
     is_slow: bool
@@ -92,7 +90,7 @@ def kmeans_method(name: str) -> ClusterMethod:
 
     Examples
     --------
-    >>> kmeans_method("mean").centres(np.array([[0.0], [1.0]]), 100, 0)
+    >>> kmeans_method("mean").centers(np.array([[0.0], [1.0]]), 100, 0)
     array([[0.5]])
     """
     searches: dict[str, Callable[[Rows, int, int], NDArray[np.float64]]] = {
@@ -148,12 +146,12 @@ def _fourier(
     seed: int,
     *,
     law: FrequencyLaw,
-    decoder: Callable[[int], AbstractDecoder[Clusters]],
+    decoder: Callable[[int], AbstractDecoder[FittedAtoms]],
 ) -> NDArray[np.float64]:
     sketch = sketch_rows(
         rows, fourier_plan(rows, size, law=law, seed=seed), progress=False
     )
-    return decoder(seed).decode(sketch).params.centres
+    return decoder(seed).decode(sketch).params.centers
 
 
 def _nystrom(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
@@ -163,7 +161,7 @@ def _nystrom(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
     scale = d**0.5 * _scale(rows, scaling, seed)
     feature_map = NystromFeatures(landmarks, scale=scale, scaling=scaling)
     sketch = sketch_rows(rows, feature_map, progress=False)
-    return _gaussians(seed).decode(sketch).params.centres
+    return _gaussians(seed).decode(sketch).params.centers
 
 
 def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.float64]:
@@ -171,7 +169,7 @@ def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.floa
     plan = ckm.feature_map(rows.shape[1], size // 2 * 2, seed)
     sketch = sketch_rows(rows, plan, progress=False)
     decoder = ckm.decoder(N_CLUSTERS, n_starts=_UNROLLED_STARTS, seed=seed)
-    return decoder.decode(sketch).params.centres
+    return decoder.decode(sketch).params.centers
 
 
 def _mean(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:

@@ -41,7 +41,8 @@ from sketchlearn.features.scaling import Scaling
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [
@@ -129,7 +130,7 @@ class _AbstractSession(ABC):
         self.bounds = centre - 1, centre + 1
 
     @abstractmethod
-    def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
+    def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         """Decoded from one release, or without noise."""
 
     @final
@@ -148,7 +149,7 @@ class _AbstractSession(ABC):
             # DELTA is more than a tenth of one over the rows: said above.
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return self.data.ratio(self.centres(epsilon, seed).clip(*self.bounds))
+            return self.data.ratio(self.centers(epsilon, seed).clip(*self.bounds))
 
 
 @final
@@ -166,7 +167,7 @@ class _Rounds(_AbstractSession):
         self.first = self._sketch(self.search.plan(data.n_features))
 
     @override
-    def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
+    def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         last = _release(self.first, epsilon, 2 * seed, n_rounds=self.rounds)
         if self.rounds == 2:
             plan = self.search.plan(self.data.n_features, first=last)
@@ -199,9 +200,9 @@ class _Descent(_AbstractSession):
         self.decoder = ckm.decoder(N_CLUSTERS)
 
     @override
-    def centres(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
+    def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         released = _release(self.sketch, epsilon, seed, n_rounds=1)
-        return self.decoder.decode(released).params.centres
+        return self.decoder.decode(released).params.centers
 
 
 def _release(

@@ -100,6 +100,6 @@ def measure_times(
 
 def _centres(name: str, rows: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     if name != LLOYD:
-        return kmeans_method(name).centres(rows, size, 0)
+        return kmeans_method(name).centers(rows, size, 0)
     search = KMeans(N_CLUSTERS, n_init=10, random_state=0)
     return np.asarray(search.fit(rows).cluster_centers_)

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.baselines.quadratic_recovery import (
+from sketchlearn.decoders.baselines.factorized import (
     AcceleratedDecoder,
     ExponentialDecoder,
-    PseudoInverseDecoder,
     RobustDecoder,
 )
+from sketchlearn.decoders.baselines.pseudo_inverse import PseudoInverseDecoder
 from sketchlearn.decoders.baselines.reduced_rows import (
     ReducedRows,
     project_rows,
@@ -42,7 +42,8 @@ from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
 from sketchlearn.plans.moments import LEARNED, moment_decoder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import list_models, load_model
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.sqnet import SQNet
 
 __all__ = ["METHODS", "OURS", "SQNET", "Method", "pca_method", "weights_file"]

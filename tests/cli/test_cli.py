@@ -5,6 +5,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,8 @@ from click.testing import CliRunner
 import sketchlearn
 import sketchlearn as sl
 from paper_folder import write_paper_folder
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
+from sketchlearn.discovery import classes_declaring
 from sketchlearn.registry import load_card
 
 RNG = np.random.default_rng(0)
@@ -140,7 +142,9 @@ def test_an_interrupt_exits_with_130(folder, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sketchlearn.estimators.base.accumulate", interrupted)
+    monkeypatch.setattr(
+        "sketchlearn.sketching.local_rows.LocalRows.sketch", interrupted
+    )
     result = run("sketch", "jan.parquet", "-o", "a.sketch")
     assert result.exit_code == 130
     assert not (folder / "a.sketch").exists()
@@ -367,6 +371,40 @@ def test_an_option_of_another_model_is_refused(folder):
     none = run("fit", "ridge", "p.sketch", "--target", "price", "--alpha", "0")
     expected = sl.CompressiveRidge(0).fit_sketch(sl.load("p.sketch"), targets=[3])
     assert np.allclose(json.loads(none.stdout)["coef"], expected.coef_)
+
+
+def commands(group, *names):
+    """Every command of a group with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*names, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+
+
+@pytest.mark.parametrize("words", list(commands(main)), ids=" ".join)
+def test_every_command_explains_itself(words):
+    shown = run(*words, "--help")
+    assert shown.exit_code == 0
+    assert shown.stdout.count("\n\n") >= 2
+
+
+ESTIMATORS = classes_declaring("command", "sketchlearn.estimators")
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_an_estimator_on_the_command_line_knows_what_it_says(name):
+    made = ESTIMATORS[name]()
+    options = {
+        param.name for word in ("sketch", "fit") for param in main.commands[word].params
+    }
+    assert set(made.command_options) <= options
+    assert set(made.command_options.values()) <= set(made.get_params())
+    X = np.random.default_rng(0).uniform(size=(200, 3))
+    fitted = made.fit(X, X[:, 0])
+    assert all(hasattr(fitted, attribute) for attribute in made.command_output)
+    assert f"|{name}" in run("fit", "--help").stdout.replace("[", "|")
 
 
 def test_every_module_that_is_imported_when_needed_is_there():

@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sketchlearn import MomentFeatures, sketch_rows
-from sketchlearn.decoders.density.cell_mixture import find_cells
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -25,6 +24,7 @@ from sketchlearn.errors import (
     TooNoisy,
 )
 from sketchlearn.estimators.classifier import CompressiveClassifier
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
@@ -142,7 +142,7 @@ def test_every_class_has_cells_of_its_own_within_the_numbers_it_may_hold():
     maps = [sketch.feature_map for sketch in model.sketches_.values()]
     assert len(set(maps)) == 3
     for feature_map in maps:
-        assert find_cells(feature_map) is not None
+        assert feature_map.find(CellFeatures)
         assert feature_map.sketch_size <= 100 + 2 * 2
 
 
@@ -161,7 +161,7 @@ def test_a_class_first_seen_later_is_planned_like_the_others():
     model = CompressiveClassifier(2, sketch_size=100)
     model.fit(X[:3000][early], Y[:3000][early]).partial_fit(X[3000:], Y[3000:])
     assert model.classes_.tolist() == [0, 1, 2]
-    assert find_cells(model.sketches_[2].feature_map) is not None
+    assert model.sketches_[2].feature_map.find(CellFeatures)
     assert model.score(X, Y) > 0.9
 
 

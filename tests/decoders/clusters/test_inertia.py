@@ -5,8 +5,8 @@ import pytest
 
 from sketchlearn import CompressiveKMeans
 from sketchlearn.decoders.clusters.inertia import bound_inertia
-from sketchlearn.decoders.density.mixture import Clusters
-from sketchlearn.decoders.moments.nystrom import NystromDecoder
+from sketchlearn.decoders.clusters.kmeans import Centers
+from sketchlearn.decoders.density.reading import read_sketch
 
 
 def inertia(rows, centres):
@@ -18,12 +18,10 @@ def test_centres_anywhere_have_no_more_inertia_than_the_bound(rounds):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(2000, 3)) * [3.0, 1.0, 0.5]
     km = CompressiveKMeans(4, sketch_size=300, rounds=rounds).fit(rows)
-    moments = NystromDecoder().decode(km.sketch_).params
+    reading = read_sketch(km.sketch_)
     for _ in range(10):
         centres = rng.normal(size=(4, 3)) * 3
-        found = bound_inertia(
-            km.sketch_, moments, km.density_, Clusters(centres, 0.0, 1)
-        )
+        found = bound_inertia(reading, km.density_, Centers(centres, 0.0, 1))
         assert inertia(rows, centres) <= found.high
 
 

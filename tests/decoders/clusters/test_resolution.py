@@ -4,7 +4,7 @@ import numpy as np
 
 from sketchlearn import CompressiveKMeans, sketch_rows
 from sketchlearn.decoders.clusters.resolution import narrow_features, noise_share
-from sketchlearn.decoders.moments.nystrom import NystromDecoder
+from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.testing import release_seeded
 
 ROWS = np.random.default_rng(0).normal(size=(2000, 3)) * [1.0, 2.0, 3.0]
@@ -15,20 +15,16 @@ def sketched(high):
     return sketch_rows(ROWS, km.plan(3))
 
 
-def narrow(sketch):
-    return narrow_features(sketch, NystromDecoder().decode(sketch).params)
-
-
 def test_only_rows_narrow_beside_their_bounds_are_named_widest_first():
-    assert narrow(sketched(16.0)) == []
-    assert narrow(sketched(64.0)) == [2, 1, 0]
+    assert narrow_features(read_sketch(sketched(16.0))) == []
+    assert narrow_features(read_sketch(sketched(64.0))) == [2, 1, 0]
 
 
 def test_noise_is_measured_in_variances_of_the_rows():
     sketch = sketched(16.0)
-    assert noise_share(sketch) == 0
+    assert noise_share(read_sketch(sketch)) == 0
     shares = [
-        noise_share(release_seeded(sketch, 0, epsilon=epsilon, delta=1e-6))
+        noise_share(read_sketch(release_seeded(sketch, 0, epsilon=epsilon, delta=1e-6)))
         for epsilon in (0.05, 10.0, 100.0)
     ]
     assert shares[0] > 1 > shares[1] > shares[2]

@@ -5,7 +5,8 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from sketchlearn import sketch_rows
-from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder, find_cells
+from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder
+from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import MomentFeatures
@@ -39,13 +40,14 @@ def test_one_component_is_the_gaussian_of_the_moments():
 
 def test_without_cells_there_is_one_component():
     plain = sketch_rows(ROWS, MomentFeatures(3))
-    assert find_cells(plain.feature_map) is None
+    assert read_sketch(plain).cells is None
     assert len(CellMixtureDecoder(3).decode(plain).params.weights) == 1
 
 
 def test_cells_without_second_moments_are_not_taken_for_cells_with_them():
-    assert find_cells(sketch(ROWS).feature_map) is None
-    assert find_cells(sketch(ROWS, n_crossed=0).feature_map) is not None
+    assert not read_sketch(sketch(ROWS)).cells.has_second_moments
+    assert read_sketch(sketch(ROWS, n_crossed=0)).cells.has_second_moments
+    assert len(CellMixtureDecoder(3).decode(sketch(ROWS)).params.weights) == 1
 
 
 def test_holding_the_mixture_against_cells_undoes_what_cells_blur():

@@ -6,14 +6,14 @@ from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
 
 from sketchlearn import CompressivePCA, sketch_rows
+from sketchlearn.decoders.clusters.kmeans import solve_kmeans
 from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.fourier_fit import (
-    FittedMixture,
     FourierTarget,
     _Problem,
     fit_mixture,
 )
-from sketchlearn.decoders.density.mixture import Density, find_clusters
+from sketchlearn.decoders.density.mixture import Density, Mixture
 from sketchlearn.decoders.density.prior import copula_rows, planned_range
 from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
 from sketchlearn.decoders.moments.moments import Moments
@@ -52,10 +52,10 @@ def test_a_fit_recovers_a_mixture_from_its_own_characteristic_function():
     means, spread = np.array([-0.9, 0.9]), 0.19**0.5
     z = np.exp(-(waves[:, 0] ** 2) * spread**2 / 2) * np.exp(1j * waves * means).mean(1)
     target = FourierTarget(waves, z.real, z.imag, np.eye(1))
-    start = FittedMixture(
-        np.array([0.7, 0.3]), np.array([[-0.2], [0.4]]), np.full((2, 1, 1), 0.7), 0.0
+    start = Mixture(
+        np.array([0.7, 0.3]), np.array([[-0.2], [0.4]]), np.full((2, 1), 0.7)
     )
-    found = fit_mixture(target, start, shape="diag")
+    found = fit_mixture(target, start, shape="diag").mixture
     assert np.allclose(np.sort(found.means[:, 0]), means, atol=1e-2)
     assert np.allclose(found.weights, 0.5, atol=1e-2)
     assert np.allclose(found.factors[:, 0, 0], spread, atol=1e-2)
@@ -64,7 +64,7 @@ def test_a_fit_recovers_a_mixture_from_its_own_characteristic_function():
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_clusters_of_the_density_are_the_clusters_of_the_rows(rounds):
     km = CompressiveKMeans(3, sketch_size=300, rounds=rounds).fit(X)
-    found = find_clusters(km.density_, 3, rng=np.random.default_rng(0))
+    found = solve_kmeans(km.density_, 3, rng=np.random.default_rng(0))
     best = KMeans(3, n_init=3, random_state=0).fit(X)
     assert mean_inertia(X, found.centers) < 1.02 * best.inertia_ / len(X)
     assert found.inertia == pytest.approx(best.inertia_ / len(X), rel=0.15)
@@ -82,9 +82,11 @@ def test_log_density_is_that_of_the_components_in_full_space():
     rng = np.random.default_rng(2)
     density = Density(
         9.0,
-        np.array([0.3, 0.7]),
-        rng.normal(size=(2, 2)),
-        np.tril(rng.normal(size=(2, 2, 2))) + 2 * np.eye(2),
+        Mixture(
+            np.array([0.3, 0.7]),
+            rng.normal(size=(2, 2)),
+            np.tril(rng.normal(size=(2, 2, 2))) + 2 * np.eye(2),
+        ),
         rng.normal(size=(4, 2)),
         rng.normal(size=4),
         0.25,
@@ -132,14 +134,12 @@ def test_a_sketch_of_moments_alone_gives_a_density_with_these_moments():
 def test_fewer_places_than_clusters_repeat_a_centre():
     two = Density(
         9.0,
-        np.ones(2) / 2,
-        np.array([[-1.0], [1.0]]),
-        np.zeros((2, 1, 1)),
+        Mixture(np.ones(2) / 2, np.array([[-1.0], [1.0]]), np.zeros((2, 1))),
         np.ones((1, 1)),
         np.zeros(1),
         0.0,
     )
-    found = find_clusters(two, 4, rng=np.random.default_rng(0))
+    found = solve_kmeans(two, 4, rng=np.random.default_rng(0))
     assert found.centers.shape == (4, 1)
     assert set(found.centers.ravel().tolist()) == {-1.0, 1.0}
 
@@ -147,7 +147,7 @@ def test_fewer_places_than_clusters_repeat_a_centre():
 def test_decoding_is_the_same_every_time():
     sketch = CompressiveKMeans(3, sketch_size=200, rounds=1).fit(X).sketch_
     left, right = (DensityDecoder().decode(sketch).params for _ in range(2))
-    assert np.array_equal(left.means, right.means)
+    assert np.array_equal(left.mixture.means, right.mixture.means)
 
 
 @pytest.mark.filterwarnings("ignore:the noise of this release")

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from sketchlearn.decoders.density.cell_moments import CellMoments
 
 from sketchlearn import sketch_rows
-from sketchlearn.decoders.moments.nystrom import NystromDecoder
+from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.moments import MomentFeatures
@@ -22,8 +21,7 @@ def read(n_crossed):
         ANCHORS, basis=np.eye(3), centre=np.zeros(3), n_crossed=n_crossed
     )
     sketch = sketch_rows(ROWS, ConcatenatedFeatures([MomentFeatures(3), cells]))
-    moments = NystromDecoder().decode(sketch).params
-    return CellMoments.read(cells, sketch.mean[9:], moments)
+    return read_sketch(sketch).cells
 
 
 def within(cell):
@@ -37,8 +35,8 @@ def test_shares_means_and_covariances_are_those_of_the_rows_in_each_cell():
     for cell in range(3):
         inside = ROWS[cell == NEAREST]
         assert np.allclose(cells.means[cell], inside.mean(axis=0), atol=1e-5)
-        assert np.allclose(cells.covariances[cell], within(cell), atol=1e-4)
-    assert not cells.covariances[3].any()
+        assert np.allclose(cells.spread[cell], within(cell), atol=1e-4)
+    assert not cells.spread[3].any()
 
 
 def test_correlations_that_were_not_sketched_are_those_of_cells_on_average():
@@ -47,7 +45,7 @@ def test_correlations_that_were_not_sketched_are_those_of_cells_on_average():
     pooled = sum(shares[cell] * within(cell) for cell in range(3))
     spread = np.sqrt(np.diag(pooled))
     for cell in range(3):
-        found, exact = cells.covariances[cell], within(cell)
+        found, exact = cells.spread[cell], within(cell)
         assert np.allclose(found[:2, :2], exact[:2, :2], atol=1e-4)
         assert np.allclose(np.diag(found), np.diag(exact), atol=1e-4)
         expected = (pooled / spread / spread[:, None])[2, 0]

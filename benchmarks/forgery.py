@@ -17,8 +17,8 @@ import numpy as np
 import sketchlearn as sl
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchlearnError
-from sketchlearn.features.base import build_map
-from sketchlearn.features.kinds import KINDS
+from sketchlearn.features.build import build_map
+from sketchlearn.features.registry import known_kinds
 from sketchlearn.files import weights
 from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 from sketchlearn.testing import release_seeded
@@ -58,7 +58,9 @@ def make_maps():
     parts = [maps[0], maps[3], maps[2]]
     maps += [sl.ConcatenatedFeatures(parts), sl.clipped(maps[0], norm_bound=1.5)]
     maps.append(sl.clipped(sl.ConcatenatedFeatures([maps[0], maps[7]]), norm_bound=1.0))
-    assert {phi.kind for phi in maps} == set(KINDS), "a kind of map is not fuzzed"
+    assert {phi.kind for phi in maps} == set(known_kinds()), (
+        "a kind of map is not fuzzed"
+    )
     return maps
 
 
@@ -147,7 +149,16 @@ FLOATS += [float("nan"), float("inf"), -float("inf"), 1e-260, 64.0, 2.0**16]
 WORDS = ["", "a", "data", "declared", "../../etc/passwd", "\u00e9\ud800", "\x1b[31m"]
 WORDS += ["sha256:" + "0" * 64, "mean", "max", "gaussian", "unit", "outer", "relu"]
 WORDS += ["0x1.0000000000000p+0", "0x1.fffffffffffffp+1023", "0x0.0000000000001p-1022"]
-WORDS += ["__class__", "\x00", "x" * 5000, "[]", "{}", "*", "p-norm:1e+300", *KINDS]
+WORDS += [
+    "__class__",
+    "\x00",
+    "x" * 5000,
+    "[]",
+    "{}",
+    "*",
+    "p-norm:1e+300",
+    *known_kinds(),
+]
 NAMES = ["kind", "origin", "seed", "n_features", "sketch_size", "stored", "scaling"]
 NAMES += ["extra", "width", "depth", "bits", "reach", "parts", "inner", ""]
 TYPES = ["<f8", "<f4", "<i8", "|b1", "O", "<U9", ">f8"]

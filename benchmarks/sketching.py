@@ -37,7 +37,7 @@ from sketchlearn import (  # noqa: E402
     clipped,
     sketch_rows,
 )
-from sketchlearn.features.base import BLOCK_ROWS  # noqa: E402
+from sketchlearn.features.blocks import BLOCK_ROWS  # noqa: E402
 
 REPEATS = 7
 MOMENTS = [(25, 2_000), (64, 2_000), (196, 2_000), (784, 20_000)]

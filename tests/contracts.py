@@ -1,5 +1,6 @@
 """What every implementation of an interface must do."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,17 +9,16 @@ import pytest
 import torch
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import (
-    BLOCK_ROWS,
-    AbstractFeatureMap,
-    build_map,
-)
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.blocks import BLOCK_ROWS
+from sketchlearn.features.build import build_map
 from sketchlearn.features.description import decode_description
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.meta.steps import GradientSteps
 from sketchlearn.registry import find_builders
+from sketchlearn.sketching.sketch import sketch_rows
 
 
 def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None:
@@ -31,6 +31,8 @@ def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None
     _check_bits(feature_map, rows, features)
     _check_sum(feature_map, rows)
     _check_identity(feature_map)
+    _check_parts(feature_map)
+    _check_sketch(feature_map, rows[:40])
     with pytest.raises(FeatureMapError, match="takes rows of"):
         feature_map(np.zeros((3, feature_map.n_features + 1)))
 
@@ -73,7 +75,33 @@ def _check_identity(feature_map):
     assert again.fingerprint == feature_map.fingerprint
     assert len(feature_map.fingerprint) == 64
     assert decode_description(description)["kind"] == feature_map.kind
+    assert feature_map.origin == feature_map.spec.origin == again.origin
     assert type(feature_map).__name__ in repr(feature_map)
+
+
+def _check_parts(feature_map):
+    """The plain maps inside fill the whole vector."""
+    ends = [0]
+    for part in feature_map.parts():
+        assert part.where == slice(ends[-1], ends[-1] + part.feature_map.sketch_size)
+        assert part.feature_map.parts() == (
+            type(part)(part.feature_map, slice(0, part.feature_map.sketch_size)),
+        )
+        ends.append(part.where.stop)
+    assert ends[-1] == feature_map.sketch_size
+
+
+def _check_sketch(feature_map, rows):
+    """Totals are possible, what was added can be taken away, and all is pickled."""
+    whole = sketch_rows(rows, feature_map)
+    part = sketch_rows(rows[7:], feature_map)
+    assert whole.is_possible
+    assert whole - part == sketch_rows(rows[:7], feature_map)
+    twin, again = pickle.loads(pickle.dumps((feature_map, whole)))
+    assert twin.fingerprint == feature_map.fingerprint == again.features.fingerprint
+    assert np.array_equal(twin(rows), feature_map(rows))
+    assert again == whole
+    assert again.with_map(twin) == whole
 
 
 def check_task(config: RunConfig, datasets: list[MetaDataset], folder: Path) -> None:

@@ -153,7 +153,7 @@ def test_weights_without_a_sketch_network_make_no_map(folder):
     description = load_model("tiny").feature_map().description
     model = {"name": "bare", "checksum": packaged_weights("bare").digest}
     with pytest.raises(FeatureMapError):
-        sl.features.base.build_map({**description, "model": model})
+        sl.features.build.build_map({**description, "model": model})
 
 
 def test_the_models_of_this_release_are_what_their_index_says():

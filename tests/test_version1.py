@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import sketchlearn as sl
+from portable.maps import built_in_kinds
 from sketchlearn.errors import (
     FeatureMapError,
     FeatureMapMismatch,
     PrivacyError,
     SketchlearnError,
 )
-from sketchlearn.features.base import build_map
+from sketchlearn.features.build import build_map
 from sketchlearn.features.cells import CellFeatures
-from sketchlearn.features.kinds import KINDS
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 FACTS = json.loads((GOLDEN / "facts.json").read_text())
@@ -44,7 +44,7 @@ def with_its_map(name):
 
 
 def test_every_kind_of_map_has_files():
-    assert {name.removesuffix(".map") for name in MAPS} >= set(KINDS)
+    assert {name.removesuffix(".map") for name in MAPS} >= set(built_in_kinds())
 
 
 def test_a_map_of_a_kind_that_is_gone_is_refused_in_a_sentence():

@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.cross_moments import CrossMomentFeatures
+    from sketchlearn.features.fourier import FourierFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
     from sketchlearn.features.hashing import (
         BloomFeatures,
         CountMinFeatures,
         CountSketchFeatures,
     )
-    from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-    from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+    from sketchlearn.features.moments import MomentFeatures
     from sketchlearn.features.network import NetworkFeatures
+    from sketchlearn.features.nystrom import NystromFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
     from sketchlearn.privacy.audit import AuditReport, audit
@@ -58,13 +60,13 @@ _HOMES = {
     "ConcatenatedFeatures": "features.composition",
     "CountMinFeatures": "features.hashing",
     "CountSketchFeatures": "features.hashing",
-    "CrossMomentFeatures": "features.moments",
-    "FourierFeatures": "features.kernel",
+    "CrossMomentFeatures": "features.cross_moments",
+    "FourierFeatures": "features.fourier",
     "HarmonicFeatures": "features.harmonics",
     "Ledger": "privacy.ledger",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
-    "NystromFeatures": "features.kernel",
+    "NystromFeatures": "features.nystrom",
     "PrivacyStatement": "privacy.statement",
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",

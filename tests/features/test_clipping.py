@@ -5,7 +5,7 @@ import pytest
 
 from sketchlearn.errors import RowRangeError
 from sketchlearn.features.clipping import clip_rows, clipped
-from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.sketching.sketch import sketch_rows
 
 

@@ -10,7 +10,7 @@ import pytest
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
-from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.sketching.sketch import sketch_rows
 from sketchlearn.storage.sketches import dumps, loads

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from contracts import check_feature_map
+from portable.maps import NAMES, feature_map, golden_rows
 from sketchlearn import (
     ActivationFeatures,
     BloomFeatures,
@@ -24,9 +25,9 @@ from sketchlearn import (
 from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.arithmetic.exact import lattice_round
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowRangeError
-from sketchlearn.features.base import build_map
+from sketchlearn.features.build import build_map
 from sketchlearn.features.clipping import clip_rows
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 
 D = 7
 RNG = np.random.default_rng(0)
@@ -64,6 +65,11 @@ def test_map_keeps_the_contract(name):
     check_feature_map(MAPS[name], ROWS)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_registered_map_keeps_the_contract(name):
+    check_feature_map(feature_map(name), golden_rows(name)[:200])
+
+
 FAR = [1e-3, 1.0, 8.0]
 
 
@@ -82,7 +88,7 @@ def test_the_integer_norm_of_a_clipped_row_never_exceeds_its_bound(name, size):
 
 
 def test_all_fingerprints_differ():
-    prints = {feature_map.fingerprint for feature_map in MAPS.values()}
+    prints = {phi.fingerprint for phi in MAPS.values()}
     assert len(prints) == len(MAPS)
 
 
@@ -290,7 +296,7 @@ def test_bad_arguments_say_what_is_wrong(build, message):
 
 
 @pytest.mark.parametrize(
-    ("feature_map", "row", "message"),
+    ("phi", "row", "message"),
     [
         (MAPS["fourier"], 1e300, "row 65 lies outside .* feature 2"),
         (MAPS["quadratic-chi"], 1900.0, "row 65 has a feature of magnitude > 1024"),
@@ -299,11 +305,11 @@ def test_bad_arguments_say_what_is_wrong(build, message):
         (MAPS["variance"], 40.0, r"row 65 lies outside .* feature 2, \[-32, 32\]"),
     ],
 )
-def test_values_out_of_range_name_the_row_and_the_remedy(feature_map, row, message):
+def test_values_out_of_range_name_the_row_and_the_remedy(phi, row, message):
     rows = np.zeros((70, D))
     rows[65, 2] = row
     with pytest.raises(RowRangeError, match=message) as caught:
-        feature_map(rows)
+        phi(rows)
     assert "Nothing was added" in str(caught.value)
 
 

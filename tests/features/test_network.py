@@ -27,7 +27,7 @@ from sketchlearn.errors import (
     PrivacyError,
     RowRangeError,
 )
-from sketchlearn.features.base import build_map
+from sketchlearn.features.build import build_map
 from sketchlearn.features.network import NetworkFeatures, lower_products
 from sketchlearn.meta.networks import build_network, export_tensors
 from sketchlearn.networks.forward import NetworkSpec

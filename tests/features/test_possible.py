@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sketchlearn as sl
+from portable.maps import NAMES, feature_map, golden_rows
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapMismatch, RemovalError
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 
 D = 3
 BASIS = np.eye(D)[:, :2]
@@ -52,6 +54,17 @@ def test_totals_of_rows_are_possible(name, rows):
     assert (sketch + sl.sketch_rows(ROWS, MAPS[name])).is_possible
 
 
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=5, deadline=None)
+@given(chosen=st.lists(st.integers(0, 59), min_size=1, max_size=6))
+def test_totals_of_rows_are_possible_for_every_registered_map(name, chosen):
+    sketch = sl.sketch_rows(golden_rows(name)[chosen], feature_map(name))
+    assert sketch.is_possible
+    other = sl.sketch_rows(golden_rows(name)[:3], feature_map(name))
+    assert (sketch + other).is_possible
+    assert (sketch - sketch).is_possible
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_what_was_added_can_be_taken_away(name):
     whole, part = sl.sketch_rows(ROWS, MAPS[name]), sl.sketch_rows(ROWS[7:], MAPS[name])
@@ -59,10 +72,10 @@ def test_what_was_added_can_be_taken_away(name):
     assert (whole - whole).is_possible
 
 
-def refused(feature_map, rows, others):
-    whole = sl.sketch_rows(np.array(rows), feature_map)
+def refused(phi, rows, others):
+    whole = sl.sketch_rows(np.array(rows), phi)
     with pytest.raises(RemovalError, match="Nothing was removed"):
-        whole - sl.sketch_rows(np.array(others), feature_map)
+        whole - sl.sketch_rows(np.array(others), phi)
     return True
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.storage.sketches import save

@@ -6,7 +6,7 @@ import torch
 
 from sketchlearn.decoders.moments import prior_update
 from sketchlearn.decoders.moments.prior_network import PriorSpec
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork, complete_correlation
 from sketchlearn.registry import load_model
 

@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_info
 
 from portable.maps import NAMES, exact_rows, feature_map, golden_rows
 from sketchlearn.features.clipping import clipped
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
-from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.sketching.sketch import sketch_rows

@@ -16,20 +16,32 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.hashing import (
     BloomFeatures,
     CountMinFeatures,
     CountSketchFeatures,
 )
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
+from sketchlearn.features.registry import is_built_in, known_kinds, map_class
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.networks.forward import NetworkSpec
 
-__all__ = ["MAPS", "NAMES", "Case", "exact_rows", "feature_map", "golden_rows"]
+__all__ = [
+    "MAPS",
+    "NAMES",
+    "Case",
+    "built_in_kinds",
+    "exact_rows",
+    "feature_map",
+    "golden_rows",
+    "unscaled",
+]
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,11 @@ def unscaled(phi: AbstractFeatureMap, scaled: np.ndarray) -> np.ndarray:
     if not phi.scalings:
         return scaled
     return phi.scalings[0].shift + scaled / phi.scalings[0].factor
+
+
+def built_in_kinds() -> list[str]:
+    """The kinds of maps that come with the library: each has a case here."""
+    return [kind for kind in known_kinds() if is_built_in(map_class(kind))]
 
 
 @cache

@@ -15,10 +15,12 @@ from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.networks.forward import NetworkSpec
 

@@ -10,6 +10,7 @@ from portable import reference
 from portable.maps import (
     MAPS,
     NAMES,
+    built_in_kinds,
     exact_rows,
     exact_values,
     feature_map,
@@ -27,9 +28,8 @@ from sketchlearn.arithmetic.elementary import (
     tanh,
 )
 from sketchlearn.errors import RowRangeError
-from sketchlearn.features.kernel import FourierFeatures
-from sketchlearn.features.kinds import KINDS
-from sketchlearn.features.moments import CrossMomentFeatures, random_groups
+from sketchlearn.features.cross_moments import CrossMomentFeatures, random_groups
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 
 WIDE = {name for name in NAMES if feature_map(name).n_features > 10}
@@ -115,7 +115,7 @@ def assert_same(found, expected, name):
 
 
 def test_every_kind_of_map_has_a_case():
-    assert {feature_map(name).kind for name in NAMES} == set(KINDS)
+    assert {feature_map(name).kind for name in NAMES} == set(built_in_kinds())
 
 
 @pytest.mark.parametrize("name", PLAIN)

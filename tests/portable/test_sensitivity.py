@@ -12,8 +12,8 @@ from portable.maps import MAPS, NAMES, feature_map, golden_rows, unscaled
 from portable.reference import norm_squared
 from sketchlearn.errors import RowRangeError, RowsError
 from sketchlearn.features.clipping import clipped
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
-from sketchlearn.features.kernel import FourierFeatures
 from sketchlearn.sketching.sketch import sketch_rows
 
 SMALL = [name for name in NAMES if feature_map(name).n_features <= 12]

@@ -19,9 +19,9 @@ from scipy import stats
 from privacy.ledgers import in_a_child
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features import clipping
-from sketchlearn.features.base import FeatureSpec
 from sketchlearn.features.clipping import ClippedFeatures, clipped
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy import planned as planning
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon

@@ -27,7 +27,7 @@ from sketchlearn.errors import (
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.clipping import clip_rows, clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
-from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.scaling import Scaling

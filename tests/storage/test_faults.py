@@ -22,7 +22,8 @@ import numpy as np
 import pytest
 
 from sketchlearn.errors import SketchFileError
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.files import durable
 from sketchlearn.sketching.sketch import sketch_rows
 from sketchlearn.storage import sketches as storage

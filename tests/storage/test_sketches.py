@@ -25,11 +25,12 @@ from sketchlearn.errors import (
     SketchFileError,
     SketchlearnError,
 )
-from sketchlearn.features.base import FeatureSpec
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.sketching.sketch import Sketch, sketch_rows
 from sketchlearn.storage import headers
 from sketchlearn.storage import sketches as storage

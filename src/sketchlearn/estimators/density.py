@@ -45,8 +45,9 @@ from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.plans.moments import plan_second_moments
 from sketchlearn.privacy.released import PrivateSketch

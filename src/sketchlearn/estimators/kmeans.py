@@ -43,7 +43,8 @@ from sketchlearn.estimators.parameters import (
     Constraints,
     seed_of,
 )
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.privacy.released import PrivateSketch

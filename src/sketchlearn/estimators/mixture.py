@@ -38,7 +38,8 @@ from sketchlearn.estimators.parameters import (
     one_of,
     seed_of,
 )
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import FARTHEST, CellFeatures
 from sketchlearn.plans.cells import place_cells
 from sketchlearn.privacy.released import PrivateSketch

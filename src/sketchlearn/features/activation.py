@@ -6,7 +6,7 @@ This is the sketch network of the paper's Iterative CKM,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
@@ -23,16 +23,23 @@ from sketchlearn.features.base import (
     require_in_range,
     sum_features,
 )
+from sketchlearn.features.cost import Cost, Declared
+from sketchlearn.features.fields import WORD, Field
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.waves import VALUE_BITS, Waves, sum_waves, wave_norm
+from sketchlearn.features.sinusoids import (
+    VALUE_BITS,
+    Sinusoids,
+    sinusoid_norm,
+    sum_sinusoids,
+)
 
 __all__ = ["Activation", "ActivationFeatures"]
 __public__ = ["ActivationFeatures"]
 
 Activation = Literal["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
 
-_WAVES = ("fourier", "cos", "sin")
+_PERIODIC = ("fourier", "cos", "sin")
 _FUNCTIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "tanh": tanh,
     "sigmoid": sigmoid,
@@ -79,6 +86,8 @@ class ActivationFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "activation"
+    fields: ClassVar[Mapping[str, Field]] = {"activation": WORD}
+    stored: ClassVar[tuple[str, ...]] = ("matrix",)
 
     def __init__(
         self,
@@ -98,21 +107,21 @@ class ActivationFeatures(AbstractFeatureMap):
                 f"activation must be one of {', '.join(get_args(Activation))}; got "
                 f"{activation!r}."
             )
-        is_wave, n_units = activation in _WAVES, units.shape[1]
-        bounds = {"fourier": wave_norm(n_units), "relu": None}
+        is_periodic, n_units = activation in _PERIODIC, units.shape[1]
+        bounds = {"fourier": sinusoid_norm(n_units), "relu": None}
         super().__init__(
             n_features=units.shape[0],
             sketch_size=n_units * (2 if activation == "fourier" else 1),
             scaling=scaling,
             value_bound=_LARGEST if activation == "relu" else 1.0,
             norm_bound=bounds.get(activation, sqrt(n_units) * (1 + 2.0**-50)),
-            frac_bits=VALUE_BITS if is_wave else None,
+            frac_bits=VALUE_BITS if is_periodic else None,
         )
         self.matrix, self.activation = units, activation
         wide = units.astype(np.float64)
-        if is_wave:
+        if is_periodic:
             self._lattice = RowLattice(scaling, _ROW_BITS, 2.0**52)
-            self._waves = Waves(
+            self._sinusoids = Sinusoids(
                 wide / TURN, row_bits=_ROW_BITS, phase_bits=_ROW_BITS + _UNIT_BITS
             )
         else:
@@ -120,10 +129,13 @@ class ActivationFeatures(AbstractFeatureMap):
             self._lattice = RowLattice(scaling, _ROW_BITS, limit)
             self._units = WholeMatrix(np.rint(wide * 2.0**_UNIT_BITS))
 
-    @property
+    @classmethod
     @override
-    def stored_weights(self) -> tuple[str, ...]:
-        return ("matrix",)
+    def cost_of(cls, given: Declared) -> Cost:
+        d, units = given.stored_shape("matrix")
+        both = given.fields.get("activation", "fourier") == "fourier"
+        m = units * (2 if both else 1)
+        return Cost(d or None, m or None, 10 * d * units + 8 * m, 100 * d * units)
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -138,8 +150,8 @@ class ActivationFeatures(AbstractFeatureMap):
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
         x, largest = self._lattice.round(rows, first_row)
-        if self.activation in _WAVES:
-            both = self._waves.features(x, largest)
+        if self.activation in _PERIODIC:
+            both = self._sinusoids.features(x, largest)
             n_units = self.matrix.shape[1]
             kept = {"cos": slice(n_units), "sin": slice(n_units, None)}
             return both[:, kept.get(self.activation, slice(None))]
@@ -154,5 +166,5 @@ class ActivationFeatures(AbstractFeatureMap):
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         if self.activation == "fourier":
-            return sum_waves(self._waves, self._lattice.round, rows, first_row)
+            return sum_sinusoids(self._sinusoids, self._lattice.round, rows, first_row)
         return sum_features(self, rows, first_row)

@@ -4,192 +4,51 @@ A map is a value: its description and weights never change, and a 256-bit
 fingerprint over both decides whether two sketches may meet. A row is rounded to whole
 numbers once, and everything after that is exact arithmetic, so that its features have
 the same bits in every batch and on every machine.
-:class:`FeatureSpec` is what a sketch remembers of its map; it can be read, compared
-and stored without building the map.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from math import ceil
-from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar, cast, final, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for, lattice_sum
-from sketchlearn.errors import (
-    FeatureMapError,
-    FeatureMapMismatch,
-    RowRangeError,
-    SketchlearnError,
+from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.arguments import (
+    require_bound,
+    require_column_names,
+    require_positive_int,
 )
+from sketchlearn.features.blocks import BLOCK_ROWS, CACHED, row_blocks
 from sketchlearn.features.description import (
-    decode_description,
+    VERSION,
+    description_digest,
     encode_description,
-    first_difference,
-    holds_data,
 )
-from sketchlearn.features.kinds import KINDS, VERSION, declare, require_affordable
 from sketchlearn.features.parts import Part
+from sketchlearn.features.registry import AbstractRegistered, is_of_package
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
 
-__all__ = [
-    "BLOCK_ROWS",
-    "CACHED",
-    "VERSION",
-    "AbstractFeatureMap",
-    "FeatureSpec",
-    "build_map",
-    "require_bound",
-    "require_in_range",
-    "require_positive_int",
-    "row_blocks",
-    "sum_features",
-]
+__all__ = ["AbstractFeatureMap", "require_in_range", "sum_features"]
 __public__ = ["AbstractFeatureMap"]
 
-BLOCK_ROWS = 512
-"""Rows evaluated at once: their features stay in the processor's cache."""
-
-CACHED = 2**16
-"""Numbers that stay in the cache."""
-
-_Float = TypeVar("_Float", bound=np.floating[Any])
 _First = TypeVar("_First", bound="AbstractFeatureMap")
 _Second = TypeVar("_Second", bound="AbstractFeatureMap")
 _SPEC_LIMIT = 16 * 2**20
 
 
-@final
-@dataclass(frozen=True)
-class FeatureSpec:
-    """What a sketch remembers of its feature map.
-
-    Parameters
-    ----------
-    text : str
-        Canonical JSON of the map's description, or ``""`` where that is too large
-        for a file header: then the map itself must be at hand to decode.
-    fingerprint : str
-        64 hexadecimal digits over description, weights and lattice.
-    n_features, sketch_size, frac_bits : int
-        Width of a row, length of the feature vector, and lattice step ``2**-k``.
-    value_bound : float
-        Largest magnitude of one feature.
-    norm_bound : float or None
-        Largest L2 norm of one feature vector, where known.
-    rounding_bits : int
-        The coarsest lattice a feature was rounded on; ``frac_bits`` unless parts of
-        the map have lattices of their own.
-    version : int
-        Of the map's arithmetic: 1 was floating point, 2 is whole numbers.
-    """
-
-    text: str
-    fingerprint: str
-    n_features: int
-    sketch_size: int
-    frac_bits: int
-    value_bound: float
-    norm_bound: float | None
-    rounding_bits: int
-    version: int = VERSION
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The parsed description; empty where ``text`` is."""
-        return cast(dict[str, Any], json.loads(self.text)) if self.text else {}
-
-    @property
-    def kind(self) -> str:
-        """The map's kind, such as ``"fourier"``, or ``"unknown"``."""
-        return str(self.description.get("kind", "unknown"))
-
-    @property
-    def origin(self) -> str:
-        """``"declared"``, ``"data"``, or ``"unknown"`` where ``text`` is missing."""
-        if not self.text:
-            return "unknown"
-        return "data" if holds_data(self.description) else "declared"
-
-    @property
-    def norm_steps(self) -> int:
-        """Largest norm of one row's integer features, in lattice steps, rounded up.
-
-        Since version 2 the bound holds for the integers themselves; those of version 1
-        were rounded after it was taken.
-        """
-        assert self.norm_bound is not None
-        bound = Fraction(self.norm_bound) * Fraction(2) ** self.frac_bits
-        if self.version > 1:
-            return ceil(bound)
-        step = max(Fraction(2) ** (self.frac_bits - self.rounding_bits), Fraction(1))
-        slack = 1 + Fraction(self.sketch_size + 8, 2**52)
-        return ceil(bound * slack) + ceil(step) * self.sketch_size
-
-    def build(self) -> AbstractFeatureMap:
-        """The map itself, rebuilt from its description."""
-        if not self.text:
-            raise FeatureMapMismatch(
-                "this sketch knows its feature map only by its fingerprint "
-                f"({self.fingerprint[:6]}..). Load the map from its own file and "
-                "attach it: sketch.with_map(feature_map)."
-            )
-        return build_map(self.description)
-
-    def first_difference(self, other: FeatureSpec) -> str | None:
-        """Name the first field in which two maps differ, with both values."""
-        if self.fingerprint == other.fingerprint:
-            return None
-        found = first_difference(self.description, other.description)
-        return found or "weights"
-
-    def require_equal(self, other: FeatureSpec) -> None:
-        """Refuse to attach another map, or one that contradicts what is written here.
-
-        A fingerprint alone can be copied: sizes, bounds and the description must agree.
-        """
-        self.require_same(other, "attach this feature map")
-        if replace(other, text=other.text if self.text else "") != self:
-            raise FeatureMapMismatch(
-                "cannot attach this feature map: the sketch contradicts it in its "
-                "description, sizes or bounds, so its file was forged or made with a "
-                "bug."
-            )
-
-    def require_same(self, other: FeatureSpec, verb: str) -> None:
-        """Refuse ``verb`` unless both are the same map to the last bit."""
-        if self.version != other.version:
-            raise FeatureMapMismatch(
-                f"cannot {verb}: left is of a map of version {self.version}, right of "
-                f"version {other.version}. Version 1 computed in floating point, "
-                "version 2 in whole numbers, and their totals do not add up. Merge "
-                "version 1 with version 1 only, or sketch those rows again."
-            )
-        difference = self.first_difference(other)
-        if difference is not None:
-            raise FeatureMapMismatch(
-                f"cannot {verb}: left map {self.fingerprint[:6]}.., right map "
-                f"{other.fingerprint[:6]}.. (first difference: {difference}). Sketch "
-                "both datasets with the same map: same kind, sizes, scaling and seed."
-            )
-
-
-class AbstractFeatureMap(ABC):
+class AbstractFeatureMap(AbstractRegistered):
     """One row of ``n_features`` numbers → one vector of ``sketch_size`` numbers.
 
-    Subclasses call ``super().__init__`` with what is known of their output.
+    Subclasses call ``super().__init__`` with what is known of their output. A subclass
+    that declares ``kind``, ``fields`` and ``cost_of`` can be built from descriptions.
 
     Parameters
     ----------
@@ -208,10 +67,18 @@ class AbstractFeatureMap(ABC):
         below ``2**44`` steps.
     """
 
-    kind: ClassVar[str]
     version = VERSION
     columns: tuple[str, ...] | None = None
     """Names of the columns the map is planned for, if it says so."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Releases believe what parts() says of clipped maps.
+        if cls.parts is not AbstractFeatureMap.parts and not is_of_package(cls):
+            raise FeatureMapError(
+                f"{cls.__name__} must not tell its own parts: a map of your own is "
+                "one part, and is clipped by clipped(feature_map, norm_bound=S)."
+            )
 
     def __init__(
         self,
@@ -280,12 +147,16 @@ class AbstractFeatureMap(ABC):
     @property
     def stored_weights(self) -> tuple[str, ...]:
         """Names of the weights that :meth:`describe` cannot give back."""
-        return ()
+        return self.stored or ()
 
     @property
     def origin(self) -> str:
         """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
-        return "declared" if self.scaling is None else self.scaling.origin
+        inside = [part.feature_map for part in self.parts()]
+        if inside[0] is self:
+            return self.origin_of(self.description)
+        read = any(feature_map.origin == "data" for feature_map in inside)
+        return "data" if read else "declared"
 
     def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Feature vectors of any number of rows, one row of output per row."""
@@ -324,7 +195,9 @@ class AbstractFeatureMap(ABC):
         named = copy(self)
         for cached in ("description", "fingerprint", "spec"):
             vars(named).pop(cached, None)
-        named.columns = None if columns is None else _names(columns, self.n_features)
+        named.columns = (
+            None if columns is None else require_column_names(columns, self.n_features)
+        )
         return named
 
     def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
@@ -333,8 +206,8 @@ class AbstractFeatureMap(ABC):
         Examples
         --------
         >>> from sketchlearn import ConcatenatedFeatures, FourierFeatures, clipped
-        >>> waves = clipped(FourierFeatures(2, 4), norm_bound=1.0)
-        >>> both = ConcatenatedFeatures([FourierFeatures(2, 6), waves])
+        >>> short = clipped(FourierFeatures(2, 4), norm_bound=1.0)
+        >>> both = ConcatenatedFeatures([FourierFeatures(2, 6), short])
         >>> [(part.where.start, len(part.clips)) for part in both.parts()]
         [(0, 0), (6, 1)]
         """
@@ -400,20 +273,9 @@ class AbstractFeatureMap(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over description, weights and lattice, as 64 hex digits."""
-        digest = hashlib.sha256(canonical_json(self.description).encode())
         rule: list[Any] = [self.frac_bits, self.value_bound, self.norm_bound]
         rule += [64] if self.version == 1 else []
-        digest.update(canonical_json(rule).encode())
-        for name, array in sorted(self.weights().items()):
-            if array.dtype.kind == "f":
-                if not np.isfinite(array).all():
-                    raise FeatureMapError(f"weight {name!r} is not finite.")
-                array = array + 0.0  # -0.0 becomes 0.0
-            little = array.astype(array.dtype.newbyteorder("<"))
-            head = [name, little.dtype.str.lstrip("<|="), list(array.shape)]
-            digest.update(canonical_json(head).encode())
-            digest.update(np.ascontiguousarray(little).tobytes())
-        return digest.hexdigest()
+        return description_digest(self.description, rule, self.weights())
 
     @cached_property
     def spec(self) -> FeatureSpec:
@@ -439,7 +301,8 @@ class AbstractFeatureMap(ABC):
     @property
     def scalings(self) -> tuple[Scaling, ...]:
         """Scalings of this map and of the maps inside it."""
-        return () if self.scaling is None else (self.scaling,)
+        found = [part.feature_map.scaling for part in self.parts()]
+        return tuple(scaling for scaling in found if scaling is not None)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AbstractFeatureMap):
@@ -453,29 +316,6 @@ class AbstractFeatureMap(ABC):
         shown = {k: v for k, v in self.describe().items() if np.ndim(v) == 0}
         inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({inside})"
-
-
-def _names(columns: Any, n_features: int) -> tuple[str, ...]:
-    """Names of the columns of a plan, checked."""
-    listed = isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str)
-    names = tuple(columns) if listed else ()
-    plain = all(isinstance(name, str) for name in names)
-    if not plain or len(names) != n_features or len(set(names)) < n_features:
-        raise FeatureMapError(
-            f"columns must be {n_features} different names, one for each feature of "
-            "the map."
-        )
-    return tuple(str(name) for name in names)
-
-
-def require_bound(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a number that exact arithmetic can use."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 1e-250 < value < 1e250:
-        raise FeatureMapError(
-            f"{name} must be a positive finite number (1e-250 to 1e250); got {value!r}."
-        )
-    return float(value)
 
 
 def require_in_range(
@@ -493,87 +333,6 @@ def require_in_range(
         )
 
 
-def build_map(
-    description: Mapping[str, Any],
-    weights: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    max_bytes: int | None = 2**30,
-) -> AbstractFeatureMap:
-    """Build the map a description speaks of.
-
-    A description may come from a file nobody vouches for: its fields are checked and
-    what it takes is added up before anything is drawn, and whatever it holds, the only
-    error is :class:`~sketchlearn.errors.FeatureMapError`.
-
-    Parameters
-    ----------
-    description : mapping
-        As given by ``FeatureSpec.description`` or ``AbstractFeatureMap.description``.
-    weights : mapping of arrays, optional
-        The stored weights, for maps that have some.
-    max_bytes : int, optional
-        Refuse descriptions that take more memory to build, or many seconds; None takes
-        any, as for a part of a map that was checked whole.
-    """
-    given = weights or {}
-    cost = declare(description, {name: a.shape for name, a in given.items()})
-    if max_bytes is not None:
-        require_affordable(cost, max_bytes)
-    kind, stored = description["kind"], description.get("stored", [])
-    missing = [name for name in stored if name not in given]
-    if missing:
-        raise FeatureMapError(
-            f"a map of kind {kind!r} cannot be rebuilt from its description: it needs "
-            f"its weights ({', '.join(missing)[:80]}). Load the map from its own file "
-            "and pass it as feature_map=."
-        )
-    try:
-        with np.errstate(all="ignore"):
-            return _build(description, {name: given[name] for name in stored})
-    except (SketchlearnError, ImportError):
-        raise
-    except Exception as error:  # any description may hold any arguments
-        raise FeatureMapError(
-            f"the description of a {kind!r} map has wrong fields or too large ones: "
-            f"{str(error)[:200]}."
-        ) from error
-
-
-def _build(
-    description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]
-) -> AbstractFeatureMap:
-    """The map of a checked description; maps inside it are built by their own."""
-    fields = {
-        name: value if name in ("inner", "parts") else decode_description(value)
-        for name, value in description.items()
-        if name != "stored"
-    }
-    kind, version = fields.pop("kind"), fields.pop("version")
-    columns = fields.pop("columns", None)
-    if KINDS[kind].stored is None:
-        fields["stored"] = stored
-    else:
-        fields.update(stored)
-    scaling = fields.pop("scaling", None)
-    if scaling is not None:
-        fields["scaling"] = Scaling.from_description(scaling)
-    module, _, name = KINDS[kind].path.partition(":")
-    cls = getattr(importlib.import_module(module), name)
-    if version == VERSION:
-        return cast(AbstractFeatureMap, cls(**fields)).with_columns(columns)
-    old = importlib.import_module("sketchlearn.features.version1")
-    built = cls(**{**fields, **old.arguments(kind, fields)})
-    return cast(AbstractFeatureMap, old.as_written(built, description))
-
-
-def row_blocks(
-    rows: NDArray[_Float], size: int = BLOCK_ROWS
-) -> Iterator[tuple[int, NDArray[_Float]]]:
-    """Cut rows into blocks: (first row, block)."""
-    for start in range(0, len(rows), size):
-        yield start, rows[start : start + size]
-
-
 def sum_features(
     feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
 ) -> Int128Array:
@@ -584,10 +343,3 @@ def sum_features(
         sums = lattice_sum(features, feature_map.frac_bits)
         total = total + Int128Array.from_int64(sums)
     return total
-
-
-def require_positive_int(name: str, value: Any) -> int:
-    """Return ``value`` as an int if it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise FeatureMapError(f"{name} must be a whole number >= 1; got {value!r}.")
-    return int(value)

@@ -8,26 +8,35 @@ says whether it was read from rows or from something public.
 
 from __future__ import annotations
 
-from math import ceil, floor, sqrt
-from typing import Any, ClassVar, cast, final, get_args
+from collections.abc import Mapping
+from math import ceil, sqrt
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.arithmetic.elementary import ceil_log2, sequential_sum
+from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix, largest_magnitude
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.base import AbstractFeatureMap, row_blocks
-from sketchlearn.features.lattice import RowLattice
+from sketchlearn.features.arguments import require_origin
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.blocks import row_blocks
+from sketchlearn.features.cost import LOOP, Cost, Declared
+from sketchlearn.features.fields import (
+    ARRAY,
+    NUMBER,
+    ORIGIN,
+    SIZE_OR_0,
+    Field,
+    or_none,
+)
+from sketchlearn.features.projection import Projection, require_directions
 from sketchlearn.features.scaling import Origin, Scaling
 
 __all__ = ["FARTHEST", "CellFeatures"]
 __public__ = ["CellFeatures"]
-
-_BASIS_BITS = 20
-"""Entries of a basis are whole numbers of this many bits."""
 
 _ANCHOR_BITS = 22
 """Anchors are whole numbers of this many bits."""
@@ -93,6 +102,14 @@ class CellFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "cells"
+    fields: ClassVar[Mapping[str, Field]] = {
+        "basis": ARRAY,
+        "centre": ARRAY,
+        "origin": ORIGIN,
+        "anchors": ARRAY,
+        "reach": NUMBER,
+        "n_crossed": or_none(SIZE_OR_0),
+    }
 
     def __init__(
         self,
@@ -105,26 +122,14 @@ class CellFeatures(AbstractFeatureMap):
         n_crossed: int | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        given, self.centre = _directions(basis, centre)
+        given, self.centre = require_directions(basis, centre)
         d, r = given.shape
-        places = np.array(anchors, np.float64)
         self.n_crossed = _crossed(n_crossed, r)
-        if places.ndim != 2 or places.shape[1] != r or not r:
-            raise FeatureMapError(
-                f"anchors must be of shape (n_cells, {r}), one column for each column "
-                f"of basis; got shape {places.shape}."
-            )
-        if not (0 < reach < 2.0**16 and np.isfinite(places).all()):
-            raise FeatureMapError(
-                "anchors must be finite, and reach positive and below 65536."
-            )
-        if n_crossed is not None and np.abs(places).max() > FARTHEST:
-            raise FeatureMapError(
-                f"coordinates are clipped to {FARTHEST:g} where their products are "
-                "kept: anchors farther out are never the nearest. Clip them too."
-            )
+        places = _require_anchors(anchors, r, is_clipped=n_crossed is not None)
+        if not 0 < reach < 2.0**16:
+            raise FeatureMapError("reach must be positive and below 65536.")
         bits = _CROSSED_BITS if n_crossed is not None else _place_bits(places)
-        self._projection = _Projection(given, self.centre, float(reach), scaling, bits)
+        self._projection = Projection(given, self.centre, float(reach), scaling, bits)
         self.basis = self._projection.basis
         self._bits = self._projection.bits
         self._places = np.rint(np.ldexp(places, self._bits)) + 0.0
@@ -144,7 +149,7 @@ class CellFeatures(AbstractFeatureMap):
             norm_bound=sqrt(norm) * (1 + 2.0**-40),
             frac_bits=2 * self._bits,
         )
-        self.reach, self._planned = float(reach), _require_origin(origin)
+        self.reach, self._planned = float(reach), require_origin(origin)
         self._nearness = WholeMatrix(np.ascontiguousarray(self._places.T))
         self._squares = np.square(self._places).sum(axis=1)
         if self._squares.max() > 2.0**51:
@@ -155,13 +160,16 @@ class CellFeatures(AbstractFeatureMap):
     @property
     def cell_size(self) -> int:
         """Numbers held for each cell."""
-        r, s = int(self.basis.shape[1]), self.n_crossed
-        return 1 + r if s is None else 1 + 2 * r + s * (s - 1) // 2
+        return _cell_size(int(self.basis.shape[1]), self.n_crossed)
 
-    @property
+    @classmethod
     @override
-    def origin(self) -> str:
-        return _joint_origin(self._planned, self.scaling)
+    def cost_of(cls, given: Declared) -> Cost:
+        (d, r), (n_cells, _) = given.array_shape("basis"), given.array_shape("anchors")
+        m = n_cells * _cell_size(r, given.fields.get("n_crossed"))
+        numbers = 8 * (n_cells + d) * r + 4 * r * r + 16 * d + 6 * m
+        work = 20 * (n_cells + d) * r + 20 * d * r * r + LOOP * (d + r) + 10 * m
+        return Cost(d, m, numbers, work)
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -263,58 +271,23 @@ class CellFeatures(AbstractFeatureMap):
         return cells, np.concatenate(local, axis=1)
 
 
-@final
-class _Projection:
-    r"""Coordinates :math:`z = B^\top(x - c)` in whole numbers."""
-
-    def __init__(
-        self,
-        basis: NDArray[np.float64],
-        centre: NDArray[np.float64],
-        reach: float,
-        scaling: Scaling | None,
-        place_bits: int,
-    ) -> None:
-        largest = float(np.abs(basis).max())
-        self._basis_bits = _BASIS_BITS - ceil_log2(largest) if largest else 0
-        whole = np.rint(np.ldexp(basis, self._basis_bits)) + 0.0
-        self.basis = np.ldexp(whole, -self._basis_bits)
-        self._matrix = WholeMatrix(whole)
-        # Rows as fine as coordinates need it, four times over.
-        self._overlaps = sequential_sum(row[:, None] * row for row in self.basis)
-        longest = sqrt(float(np.diagonal(self._overlaps).max()))
-        self.bits = place_bits
-        fine = ceil_log2(longest) + self.bits + 2 if longest else self.bits
-        # Products of rows within the reach stay below 2**63.
-        away = ceil_log2(reach + float(np.abs(centre).max()))
-        most = 61 - ceil_log2(self._matrix.largest_column) - away
-        row_bits = min(max(fine, 8), 44 - ceil_log2(reach), most)
-        limit = float(floor(reach * 2.0**row_bits))
-        self._lattice = RowLattice(scaling, row_bits, limit)
-        self._middle = self._lattice.nearest(centre)
-
-    def __call__(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> NDArray[np.float64]:
-        """Coordinates of rows in steps of ``2**-bits``."""
-        x = self._lattice.round(rows, first_row)[0] - self._middle
-        z = self._matrix.product(x)
-        shift = self.bits - self._lattice.bits - self._basis_bits
-        return np.rint(np.ldexp(z, shift))
-
-    def bounds(self) -> tuple[float, float]:
-        """Largest coordinate of a row, and largest norm of all coordinates."""
-        away = (self._lattice.limit + np.abs(self._middle)) * 2.0**-self._lattice.bits
-        farthest = sequential_sum(np.abs(self.basis) * away[:, None])
-        # A norm of B that is exact for orthogonal columns.
-        spread = sqrt(float(sequential_sum(np.abs(self._overlaps)).max()))
-        span = spread * sqrt(float(sequential_sum(away * away)))
-        corner = sqrt(float(sequential_sum(farthest * farthest)))
-        slack = 1 + 2.0**-40 + len(away) * 2.0**-50
-        half = 2.0 ** -(self.bits + 1)
-        width = self.basis.shape[1]
-        length = min(corner, span) * slack + half * sqrt(width)
-        return float(farthest.max()) * slack + half, length
+def _require_anchors(
+    anchors: ArrayLike, r: int, *, is_clipped: bool
+) -> NDArray[np.float64]:
+    places = np.array(anchors, np.float64)
+    if places.ndim != 2 or places.shape[1] != r or not r:
+        raise FeatureMapError(
+            f"anchors must be of shape (n_cells, {r}), one column for each column "
+            f"of basis; got shape {places.shape}."
+        )
+    if not np.isfinite(places).all():
+        raise FeatureMapError("anchors must be finite.")
+    if is_clipped and np.abs(places).max() > FARTHEST:
+        raise FeatureMapError(
+            f"coordinates are clipped to {FARTHEST:g} where their products are "
+            "kept: anchors farther out are never the nearest. Clip them too."
+        )
+    return places
 
 
 def _place_bits(anchors: NDArray[np.float64]) -> int:
@@ -329,23 +302,11 @@ def _place_bits(anchors: NDArray[np.float64]) -> int:
     return min(max(2 * _ANCHOR_BITS - ceil_log2(float(farthest)), 0), 42)
 
 
-def _require_origin(origin: str) -> Origin:
-    if origin not in get_args(Origin):
-        raise FeatureMapError(f"origin must be 'declared' or 'data'; got {origin!r}.")
-    return cast(Origin, origin)
-
-
-def _directions(
-    basis: ArrayLike, centre: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    columns, middle = np.array(basis, np.float64), np.array(centre, np.float64)
-    fits = columns.ndim == 2 and columns.size and middle.shape == columns.shape[:1]
-    if not fits or not (np.isfinite(columns).all() and np.isfinite(middle).all()):
-        raise FeatureMapError(
-            "basis must be a finite array of shape (n_features, r) and centre one of "
-            f"shape (n_features,); got shapes {columns.shape} and {middle.shape}."
-        )
-    return columns, middle
+def _cell_size(r: int, n_crossed: int | None) -> int:
+    """Numbers held for each cell, of r coordinates."""
+    if n_crossed is None:
+        return 1 + r
+    return 1 + 2 * r + n_crossed * (n_crossed - 1) // 2
 
 
 def _crossed(n_crossed: int | None, r: int) -> int | None:
@@ -357,8 +318,3 @@ def _crossed(n_crossed: int | None, r: int) -> int | None:
             f"got {n_crossed!r}."
         )
     return int(n_crossed)
-
-
-def _joint_origin(planned: Origin, scaling: Scaling | None) -> str:
-    read = planned == "data" or (scaling is not None and scaling.origin == "data")
-    return "data" if read else "declared"

@@ -17,15 +17,13 @@ from typing_extensions import override
 from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.base import (
-    AbstractFeatureMap,
-    require_bound,
-    sum_features,
-)
-from sketchlearn.features.composition import build_part
+from sketchlearn.features.arguments import require_bound
+from sketchlearn.features.base import AbstractFeatureMap, sum_features
+from sketchlearn.features.build import build_member
+from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.description import encode_description
+from sketchlearn.features.fields import NUMBER, TABLE, Field
 from sketchlearn.features.parts import Clip, Part
-from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
 __public__ = ["clipped"]
@@ -67,6 +65,8 @@ class ClippedFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "clipped"
+    fields: ClassVar[Mapping[str, Field]] = {"inner": TABLE, "norm_bound": NUMBER}
+    stored: ClassVar[None] = None
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClippedFeatures(AbstractFeatureMap):
         norm_bound: float,
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        inner = build_part(inner, 0, stored)
+        inner = build_member(inner, 0, stored)
         self.inner = inner.with_columns(None)
         self.version = self.inner.version
         if isinstance(self.inner, ClippedFeatures):
@@ -89,6 +89,13 @@ class ClippedFeatures(AbstractFeatureMap):
             norm_bound=norm_bound,
         )
         self.columns = inner.columns
+
+    @classmethod
+    @override
+    def cost_of(cls, given: Declared) -> Cost:
+        inner = given.members[0]
+        m = inner.sketch_size or 0
+        return Cost(inner.n_features, inner.sketch_size, 10 * m, 100 * m)
 
     @property
     @override
@@ -104,16 +111,6 @@ class ClippedFeatures(AbstractFeatureMap):
     @override
     def widest(self) -> int:
         return self.inner.widest
-
-    @property
-    @override
-    def scalings(self) -> tuple[Scaling, ...]:
-        return self.inner.scalings
-
-    @property
-    @override
-    def origin(self) -> str:
-        return self.inner.origin
 
     @override
     def describe(self) -> dict[str, Any]:

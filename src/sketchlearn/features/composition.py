@@ -14,13 +14,12 @@ from typing_extensions import override
 from sketchlearn.arithmetic.elementary import sequential_sum
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import (
-    AbstractFeatureMap,
-    build_map,
-)
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import build_member
+from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.description import encode_description
+from sketchlearn.features.fields import TABLES, Field
 from sketchlearn.features.parts import Part
-from sketchlearn.features.scaling import Scaling
 
 __all__ = ["ConcatenatedFeatures"]
 __public__ = ["ConcatenatedFeatures"]
@@ -53,6 +52,8 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "concatenated"
+    fields: ClassVar[Mapping[str, Field]] = {"parts": TABLES}
+    stored: ClassVar[None] = None
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class ConcatenatedFeatures(AbstractFeatureMap):
         *,
         stored: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        given = [build_part(part, i, stored) for i, part in enumerate(parts)]
+        given = [build_member(part, i, stored) for i, part in enumerate(parts)]
         self.members = tuple(part.with_columns(None) for part in given)
         widths = {part.n_features for part in self.members}
         if len(widths) != 1:
@@ -97,6 +98,18 @@ class ConcatenatedFeatures(AbstractFeatureMap):
             )
         self.columns = named.pop() if named else None
 
+    @classmethod
+    @override
+    def cost_of(cls, given: Declared) -> Cost:
+        widths = {member.n_features for member in given.members}
+        d = widths.pop() if len(widths) == 1 else None
+        m = 0
+        for member in given.members:
+            if member.sketch_size is None:
+                return Cost(d, None, 0, 0)
+            m += member.sketch_size
+        return Cost(d, m, 4 * m, 10 * m)
+
     @property
     @override
     def rounding_bits(self) -> int:
@@ -115,17 +128,6 @@ class ConcatenatedFeatures(AbstractFeatureMap):
     @override
     def widest(self) -> int:
         return self.sketch_size + max(part.widest for part in self.members)
-
-    @property
-    @override
-    def scalings(self) -> tuple[Scaling, ...]:
-        return tuple(scaling for part in self.members for scaling in part.scalings)
-
-    @property
-    @override
-    def origin(self) -> str:
-        origins = {part.origin for part in self.members}
-        return "data" if "data" in origins else "declared"
 
     @override
     def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
@@ -192,20 +194,3 @@ def common_version(parts: Sequence[AbstractFeatureMap]) -> int:
             "more features. Plan all parts anew."
         )
     return versions.pop()
-
-
-def build_part(
-    part: AbstractFeatureMap | dict[str, Any],
-    index: int,
-    stored: Mapping[str, NDArray[Any]] | None,
-) -> AbstractFeatureMap:
-    """A map as given, or rebuilt from its description and the stored weights."""
-    if isinstance(part, AbstractFeatureMap):
-        return part
-    prefix = f"{index}."
-    weights = {
-        name.removeprefix(prefix): array
-        for name, array in (stored or {}).items()
-        if name.startswith(prefix)
-    }
-    return build_map(part, weights, max_bytes=None)

@@ -2,25 +2,32 @@
 
 A description is JSON: kind, version and arguments of a map, arrays as text. It can be
 read and compared without building the map; what it may hold is known to
-:mod:`sketchlearn.features.kinds`.
+:mod:`sketchlearn.features.registry`.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.files.container import canonical_json
 
 __all__ = [
+    "VERSION",
     "decode_description",
+    "description_digest",
     "encode_description",
     "first_difference",
-    "holds_data",
 ]
+
+VERSION = 2
+"""Of the arithmetic of maps: 1 was floating point, 2 is whole numbers."""
 
 
 def encode_description(value: Any) -> Any:
@@ -57,6 +64,26 @@ def decode_description(value: Any) -> Any:
     return value
 
 
+def description_digest(
+    description: Mapping[str, Any],
+    lattice: list[Any],
+    weights: Mapping[str, NDArray[Any]],
+) -> str:
+    """SHA-256 over description, lattice and weights, as 64 hex digits."""
+    digest = hashlib.sha256(canonical_json(description).encode())
+    digest.update(canonical_json(lattice).encode())
+    for name, array in sorted(weights.items()):
+        if array.dtype.kind == "f":
+            if not np.isfinite(array).all():
+                raise FeatureMapError(f"weight {name!r} is not finite.")
+            array = array + 0.0  # -0.0 becomes 0.0
+        little = array.astype(array.dtype.newbyteorder("<"))
+        head = [name, little.dtype.str.lstrip("<|="), list(array.shape)]
+        digest.update(canonical_json(head).encode())
+        digest.update(np.ascontiguousarray(little).tobytes())
+    return digest.hexdigest()
+
+
 def first_difference(
     left: Mapping[str, Any], right: Mapping[str, Any], prefix: str = ""
 ) -> str:
@@ -75,12 +102,3 @@ def first_difference(
             return f"{prefix.rstrip('.')} values"
         return f"{prefix}{key} {quote(a)} vs {quote(b)}"
     return ""
-
-
-def holds_data(node: Any) -> bool:
-    """Whether some part of a description was read from rows."""
-    if isinstance(node, Mapping):
-        if node.get("origin") == "data" or node.get("kind") == "nystrom":
-            return True
-        return any(holds_data(child) for child in node.values())
-    return isinstance(node, list) and any(holds_data(child) for child in node)

@@ -23,6 +23,7 @@ __all__ = [
     "NETWORK",
     "NUMBER",
     "NUMBERED",
+    "ORIGIN",
     "SCALING",
     "SEED",
     "SIZE",
@@ -32,6 +33,7 @@ __all__ = [
     "WORD",
     "Field",
     "is_whole",
+    "nested_values",
     "or_none",
     "require_fields",
 ]
@@ -43,11 +45,24 @@ _ITEM_BYTES = {"<f8": 8, "<f4": 4, "<i8": 8, "|b1": 1}
 @final
 @dataclass(frozen=True)
 class Field:
-    """What a field of a description may hold."""
+    """What a field of a description may hold.
+
+    Parameters
+    ----------
+    expected : str
+        In words.
+    accepts : callable
+        Whether a value is such.
+    required : bool
+        Whether it may not be left out.
+    is_nested : bool
+        Whether it holds the description of another map, or a list of them.
+    """
 
     expected: str
     accepts: Callable[[Any], bool]
     required: bool = True
+    is_nested: bool = False
 
 
 def require_fields(
@@ -70,6 +85,18 @@ def require_fields(
         raise FeatureMapError(
             f"the description of a {kind!r} map has wrong fields: {problem}."
         )
+
+
+def nested_values(
+    description: Mapping[str, Any], fields: Mapping[str, Field]
+) -> list[Any]:
+    """The descriptions inside a description, in order."""
+    found: list[Any] = []
+    for name, field in fields.items():
+        if field.is_nested:
+            value = description.get(name)
+            found += value if isinstance(value, list) else [value]
+    return found
 
 
 def is_whole(low: int, high: int) -> Callable[[Any], bool]:
@@ -140,10 +167,15 @@ SEED = Field(
 )
 NUMBER = Field("a number", _is_number, required=False)
 WORD = Field("a word of at most 80 plain characters", _is_word, required=False)
+ORIGIN = Field("'declared' or 'data'", _is_word, required=False)
+"""Says whether other fields were read from rows."""
+
 ARRAY = Field("an array of as many bytes as its shape says", _is_array)
 NUMBERED = Field("feature numbers", _is_numbered, required=False)
-TABLE = Field("a description", lambda value: isinstance(value, Mapping))
-TABLES = Field("a list of descriptions", lambda value: isinstance(value, list))
+TABLE = Field("a description", lambda value: isinstance(value, Mapping), is_nested=True)
+TABLES = Field(
+    "a list of descriptions", lambda value: isinstance(value, list), is_nested=True
+)
 NAMES = Field(
     "a list of different names",
     lambda value: (

@@ -7,6 +7,7 @@ come almost for free.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -14,14 +15,19 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_positive_int
-from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.waves import (
-    VALUE_BITS,
-    AbstractWaveFeatures,
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.cost import Cost, Declared
+from sketchlearn.features.fields import NUMBER, SEED, SIZE, WORD, Field, is_whole
+from sketchlearn.features.frequencies import (
     FrequencyLaw,
-    random_waves,
-    wave_norm,
+    random_sinusoids,
+    sinusoid_cost,
+)
+from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.sinusoids import (
+    VALUE_BITS,
+    AbstractSinusoidFeatures,
+    sinusoid_norm,
 )
 
 __all__ = ["HarmonicFeatures"]
@@ -29,7 +35,7 @@ __public__ = ["HarmonicFeatures"]
 
 
 @final
-class HarmonicFeatures(AbstractWaveFeatures):
+class HarmonicFeatures(AbstractSinusoidFeatures):
     r"""Cosines and sines at random frequencies and their octaves.
 
     .. math::
@@ -65,6 +71,14 @@ class HarmonicFeatures(AbstractWaveFeatures):
     """
 
     kind: ClassVar[str] = "harmonics"
+    fields: ClassVar[Mapping[str, Field]] = {
+        "n_features": SIZE,
+        "sketch_size": SIZE,
+        "law": WORD,
+        "seed": SEED,
+        "octaves": Field("from 1 to 4", is_whole(1, 5)),
+        "scale": NUMBER,
+    }
 
     def __init__(
         self,
@@ -89,12 +103,12 @@ class HarmonicFeatures(AbstractWaveFeatures):
             sketch_size=sketch_size,
             scaling=scaling,
             value_bound=1.0,
-            norm_bound=wave_norm(sketch_size // 2),
+            norm_bound=sinusoid_norm(sketch_size // 2),
             frac_bits=VALUE_BITS,
         )
         self.octaves, self.scale = int(octaves), float(scale)
         self.law, self.seed = law, int(seed)
-        self._lattice, self._waves = random_waves(
+        self._lattice, self._sinusoids = random_sinusoids(
             n_features,
             sketch_size // (2 * octaves),
             scale=scale,
@@ -104,7 +118,13 @@ class HarmonicFeatures(AbstractWaveFeatures):
             octaves=octaves,
         )
         # radians per unit of the scaled row, octave by octave
-        self.frequencies = self._waves.frequencies
+        self.frequencies = self._sinusoids.frequencies
+
+    @classmethod
+    @override
+    def cost_of(cls, given: Declared) -> Cost:
+        sizes = given["n_features"], given["sketch_size"]
+        return sinusoid_cost(*sizes, octaves=given["octaves"])
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -119,7 +139,7 @@ class HarmonicFeatures(AbstractWaveFeatures):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {"waves": self._waves.whole}
+        return {"waves": self._sinusoids.whole}
 
     @override
     def _round(

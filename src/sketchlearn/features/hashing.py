@@ -7,6 +7,7 @@ classical sketches: Count-Min and Count-Sketch pool by sum, a Bloom filter by ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -18,12 +19,14 @@ from typing_extensions import override
 from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_in_range,
-    require_positive_int,
     sum_features,
 )
+from sketchlearn.features.cost import LOOP, Cost, Declared
+from sketchlearn.features.fields import NUMBER, SEED, SIZE, Field
 from sketchlearn.features.lattice import RowLattice
 
 __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
@@ -35,6 +38,15 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 class _AbstractHashFeatures(AbstractFeatureMap):
     """Items hashed into ``depth`` tables of ``width`` buckets."""
+
+    fields: ClassVar[Mapping[str, Field]] = {
+        "n_features": SIZE,
+        "width": SIZE,
+        "depth": SIZE,
+        "seed": SEED,
+        "value_bound": NUMBER,
+    }
+    signed: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -62,7 +74,14 @@ class _AbstractHashFeatures(AbstractFeatureMap):
         # The sign comes from the top bit, independent of the bucket's low bits.
         self.signs = 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
 
-    signed: ClassVar[bool] = False
+    @classmethod
+    @final
+    @override
+    def cost_of(cls, given: Declared) -> Cost:
+        d, depth = given["n_features"], given["depth"]
+        m = given["width"] * depth
+        numbers = 12 * depth * d + 4 * d + 6 * m
+        return Cost(d, m, numbers, 100 * depth * d + 10 * m + 8 * LOOP * depth)
 
     @cached_property
     def projection(self) -> sp.csr_array:

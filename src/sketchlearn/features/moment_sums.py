@@ -24,7 +24,7 @@ from sketchlearn.arithmetic.products import (
     gram,
     largest_magnitude,
 )
-from sketchlearn.features.base import BLOCK_ROWS, CACHED, row_blocks
+from sketchlearn.features.blocks import BLOCK_ROWS, CACHED, row_blocks
 from sketchlearn.features.lattice import RowLattice
 
 __all__ = ["PartSum", "add_moments"]

@@ -19,11 +19,21 @@ from typing_extensions import override
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.arguments import require_bound, require_origin
 from sketchlearn.features.base import (
     AbstractFeatureMap,
-    require_bound,
     require_in_range,
     sum_features,
+)
+from sketchlearn.features.cost import LOOP, Cost, Declared
+from sketchlearn.features.fields import (
+    MODEL,
+    NETWORK,
+    NUMBER,
+    ORIGIN,
+    WORD,
+    Field,
+    or_none,
 )
 from sketchlearn.features.fixed_point import FixedPointNetwork
 from sketchlearn.features.lattice import RowLattice
@@ -119,6 +129,15 @@ class NetworkFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "network"
+    fields: ClassVar[Mapping[str, Field]] = {
+        "network": NETWORK,
+        "inputs": WORD,
+        "value_bound": or_none(NUMBER),
+        "origin": ORIGIN,
+        "model": or_none(MODEL),
+        "digest": WORD,
+    }
+    stored: ClassVar[None] = None
 
     def __init__(
         self,
@@ -136,10 +155,6 @@ class NetworkFeatures(AbstractFeatureMap):
             network = NetworkSpec.from_dict(network)
         if isinstance(model, Mapping):
             model = spec_from_dict(ModelReference, model)
-        if origin not in get_args(Origin):
-            raise FeatureMapError(
-                f"origin must be 'declared' or 'data'; got {origin!r}."
-            )
         super().__init__(
             n_features=_row_width(network, inputs),
             sketch_size=network.n_outputs,
@@ -148,7 +163,7 @@ class NetworkFeatures(AbstractFeatureMap):
             norm_bound=None if network.head is None else _head_norm(network.n_outputs),
         )
         self.network, self.inputs, self.model = network, inputs, model
-        self._origin: Origin = origin
+        self._origin = require_origin(origin)
         self._tensors = _own_tensors(stored, model)
         self.digest = tensors_digest(self._tensors)
         if digest not in ("", self.digest):
@@ -166,11 +181,19 @@ class NetworkFeatures(AbstractFeatureMap):
     def stored_weights(self) -> tuple[str, ...]:
         return tuple(sorted(self._tensors)) if self.model is None else ()
 
-    @property
+    @classmethod
     @override
-    def origin(self) -> str:
-        scaled = self.scaling is not None and self.scaling.origin == "data"
-        return "data" if scaled else self._origin
+    def cost_of(cls, given: Declared) -> Cost:
+        sizes = given["network"]
+        n_in, n_out = sizes["n_inputs"], sizes["n_outputs"]
+        depth, width = sizes.get("depth", 0), sizes.get("width", 0)
+        weights = width * (n_in + n_out + 2 * depth * width) if width else n_in * n_out
+        tensors = 4 + 8 * depth
+        d = n_in
+        if given.fields.get("inputs", "rows") == "outer":
+            d = (isqrt(8 * n_in + 1) - 1) // 2
+        numbers = 10 * weights + 256 * tensors + 8 * (n_in + width + n_out)
+        return Cost(d, n_out, numbers, 100 * weights + 16 * LOOP * tensors)
 
     @override
     def describe(self) -> dict[str, Any]:

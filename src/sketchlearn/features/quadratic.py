@@ -6,6 +6,7 @@ Their mean is A vec(R), a few random linear measurements of the second moment
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from math import sqrt
 from typing import Any, ClassVar, Literal, final, get_args
@@ -19,12 +20,14 @@ from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.arguments import require_bound
 from sketchlearn.features.base import (
     AbstractFeatureMap,
-    require_bound,
     require_in_range,
     sum_features,
 )
+from sketchlearn.features.cost import LOOP, Cost, Declared
+from sketchlearn.features.fields import NUMBER, SEED, SIZE, WORD, Field
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Scaling
 
@@ -84,6 +87,13 @@ class QuadraticFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "quadratic"
+    fields: ClassVar[Mapping[str, Field]] = {
+        "n_features": SIZE,
+        "sketch_size": SIZE,
+        "law": WORD,
+        "seed": SEED,
+        "value_bound": NUMBER,
+    }
 
     def __init__(
         self,
@@ -142,6 +152,15 @@ class QuadraticFeatures(AbstractFeatureMap):
         i, j = self._lower
         doubled: NDArray[np.float64] = np.where(i == j, 1.0, 2.0)
         return directions.T[:, i] * directions.T[:, j] * doubled
+
+    @classmethod
+    @override
+    def cost_of(cls, given: Declared) -> Cost:
+        d, m = given["n_features"], given["sketch_size"]
+        pairs = d * (d + 1) // 2 if given.fields.get("law") == "gaussian" else 0
+        drawn = (pairs or d) * m
+        numbers = 8 * drawn + 6 * (pairs + m)
+        return Cost(d, m, numbers, 100 * drawn + LOOP * d)
 
     @override
     def describe(self) -> dict[str, Any]:

@@ -21,16 +21,13 @@ from sketchlearn.arithmetic.exact import FEATURE_BITS, frac_bits_for
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
-from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures, with_units
 from sketchlearn.features.description import decode_description
+from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.moments import (
-    CrossMomentFeatures,
-    MomentFeatures,
-    with_units,
-)
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 
 __all__ = ["arguments", "as_written"]
@@ -86,7 +83,7 @@ def as_written(
 
 def _fourier(phi: FourierFeatures) -> _Facts:
     drawn = _frequencies(phi.n_features, phi.sketch_size // 2, phi)
-    return {**_waves(phi), "frequencies": drawn, "weights": {"frequencies": drawn}}
+    return {**_pairs(phi), "frequencies": drawn, "weights": {"frequencies": drawn}}
 
 
 def _harmonics(phi: HarmonicFeatures) -> _Facts:
@@ -98,10 +95,10 @@ def _harmonics(phi: HarmonicFeatures) -> _Facts:
     angles = 2 * np.pi / 1024 * (angles % 1024)
     table = np.stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
     weights = {"frequencies": drawn, "table": table}
-    return {**_waves(phi), "frequencies": drawn, "weights": weights}
+    return {**_pairs(phi), "frequencies": drawn, "weights": weights}
 
 
-def _waves(phi: AbstractFeatureMap) -> _Facts:
+def _pairs(phi: AbstractFeatureMap) -> _Facts:
     return {"norm_bound": (phi.sketch_size / 2) ** 0.5 * _SLACK}
 
 
@@ -208,12 +205,12 @@ def _network(phi: NetworkFeatures) -> _Facts:
     return {"norm_bound": sqrt(phi.network.n_outputs) if head else None}
 
 
-def _concatenated(phi: ConcatenatedFeatures) -> _Facts:
-    norms = [part.norm_bound for part in phi.members]
+def _concatenated(phi: Any) -> _Facts:  # composites are built on this module
+    norms = [member.norm_bound for member in phi.members]
     bounded = [norm for norm in norms if norm is not None]
     total = sum(norm**2 for norm in bounded) ** 0.5
     return {
-        "frac_bits": max(part.frac_bits for part in phi.members),
+        "frac_bits": max(member.frac_bits for member in phi.members),
         "norm_bound": total if len(bounded) == len(norms) else None,
     }
 

@@ -18,14 +18,9 @@ from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.verdicts import MANY_COLUMNS
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
-from sketchlearn.features.base import require_positive_int
-from sketchlearn.features.moments import (
-    FINE_BITS,
-    ROW_BITS,
-    CrossMomentFeatures,
-    MomentFeatures,
-    omega_bits,
-)
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.cross_moments import CrossMomentFeatures, omega_bits
+from sketchlearn.features.moments import FINE_BITS, ROW_BITS, MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import load_model

@@ -21,7 +21,7 @@ from typing import final
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, PrivacyWarning
-from sketchlearn.features.base import FeatureSpec
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.charge import Charge, CountMode, Neighbours, require_modes
 from sketchlearn.privacy.mechanisms import (
     LEAST_EPSILON,

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.kinds import KINDS
+from sketchlearn.features.build import rebuild_map
+from sketchlearn.features.registry import is_built_in
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -73,23 +74,19 @@ def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
             "where the constants of this map come from is not known: attach the map "
             "with sketch.with_map(feature_map) before releasing."
         )
-    parts = () if at_hand is None else at_hand.parts()
-    foreign = [part for part in parts if not _is_ours(part.feature_map)]
-    unclipped = any(not part.clips for part in foreign)
-    if unclipped or (at_hand is not None and not _is_ours(at_hand)):
+    built = rebuild_map(spec) if at_hand is None else at_hand
+    foreign = [part for part in built.parts() if not _is_ours(part.feature_map)]
+    if not _is_ours(built) or any(not part.clips for part in foreign):
         raise PrivacyError(
             "the norm bound of a feature map of your own is your word only. Clip it: "
             "clipped(feature_map, norm_bound=S), and sketch the rows with that."
         )
-    stored = at_hand is not None and bool(at_hand.stored_weights)
-    if at_hand is None or (spec.text and not stored and not foreign):
-        at_hand = spec.build()
-    spec.require_equal(at_hand.spec)
-    return at_hand
+    if at_hand is not None and spec.text and not built.stored_weights and not foreign:
+        built = rebuild_map(spec)
+    spec.require_equal(built.spec)
+    return built
 
 
 def _is_ours(feature_map: AbstractFeatureMap) -> bool:
     """Whether the library computes these features, and so knows their bounds."""
-    kind = KINDS.get(feature_map.kind)
-    cls = type(feature_map)
-    return kind is not None and kind.path == f"{cls.__module__}:{cls.__qualname__}"
+    return is_built_in(type(feature_map))

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, TooNoisy
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import rebuild_map
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.statement import PrivacyStatement
 from sketchlearn.sketching.lineage import MAX_LINEAGE
 from sketchlearn.sketching.sketch import require_same_columns
@@ -120,7 +122,7 @@ class PrivateSketch:
         """The map itself, rebuilt from the description if need be."""
         if self.source_map is not None:
             return self.source_map
-        return self.with_map(self.features.build()).feature_map
+        return self.with_map(rebuild_map(self.features)).feature_map
 
     def with_map(self, feature_map: AbstractFeatureMap) -> PrivateSketch:
         """Attach the map this sketch was made with, after checking that it is."""

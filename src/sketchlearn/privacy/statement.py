@@ -13,7 +13,7 @@ from math import ceil, exp, isfinite, isqrt, sqrt
 from typing import Any, final
 
 from sketchlearn.errors import PrivacyError
-from sketchlearn.features.base import FeatureSpec
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.charge import CountMode, Neighbours, require_modes
 from sketchlearn.privacy.mechanisms import gaussian_mu, require_budget
 

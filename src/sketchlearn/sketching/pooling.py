@@ -36,7 +36,9 @@ from sketchlearn.arithmetic.exact import (
     lattice_round,
 )
 from sketchlearn.errors import PoolingError
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec, row_blocks
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.blocks import row_blocks
+from sketchlearn.features.spec import FeatureSpec
 
 __all__ = ["AbstractPooling", "get_pooling"]
 

@@ -28,7 +28,9 @@ from sketchlearn.errors import (
     RowsError,
     SketchlearnError,
 )
-from sketchlearn.features.base import AbstractFeatureMap, FeatureSpec
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import rebuild_map
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
 from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.sketching.lineage import (
@@ -124,7 +126,7 @@ class Sketch:
         """The map itself, rebuilt from the description if need be."""
         if self.source_map is not None:
             return self.source_map
-        return self.with_map(self.features.build()).feature_map
+        return self.with_map(rebuild_map(self.features)).feature_map
 
     def with_map(self, feature_map: AbstractFeatureMap) -> Sketch:
         """Attach the map this sketch was made with, after checking that it is."""

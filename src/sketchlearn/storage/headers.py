@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.features.base import FeatureSpec
-from sketchlearn.features.kinds import KINDS, declare
+from sketchlearn.features.registry import declare, is_known
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import (
     NEWEST,
     Contents,
@@ -214,7 +214,7 @@ def _require_described(spec: FeatureSpec, description: Mapping[str, Any]) -> Non
         raise damaged("kind of the map")
     if description.get("version") != spec.version:
         raise damaged("version of the map")
-    if kind not in KINDS:  # a map of the user's own, or of a newer library
+    if not is_known(kind):  # a map of the user's own, or of a newer library
         return
     cost = declare(description)
     sizes = (cost.n_features, spec.n_features), (cost.sketch_size, spec.sketch_size)

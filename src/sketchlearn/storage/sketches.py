@@ -63,7 +63,7 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from sketchlearn.features.kernel import FourierFeatures
+    >>> from sketchlearn.features.fourier import FourierFeatures
     >>> phi = FourierFeatures(n_features=2, sketch_size=8, seed=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(phi, f"{folder}/phi.map")

@@ -28,7 +28,7 @@ from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.prior_network import FrozenPrior, PriorSpec
 from sketchlearn.decoders.moments.prior_update import complete_correlation
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.registry import load_model

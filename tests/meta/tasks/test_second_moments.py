@@ -14,7 +14,7 @@ from torch import nn
 
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import ConfigError, FeatureMapError
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
 from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
 from sketchlearn.meta.datasets import MetaDataset

@@ -35,8 +35,8 @@ from sketchlearn.decoders.clusters.atoms import (
     read_atomic,
 )
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_positive_int
-from sketchlearn.features.scale import estimate_spread
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.kernel_scale import estimate_spread
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

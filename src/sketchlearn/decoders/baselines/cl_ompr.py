@@ -27,7 +27,7 @@ from typing_extensions import override
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.clusters.atoms import AtomicSketch, Clusters, read_atomic
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

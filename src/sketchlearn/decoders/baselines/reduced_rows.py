@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.rows.batches import open_rows
 
 __all__ = ["ProjectionLaw", "ReducedRows", "project_rows", "sample_rows"]

@@ -32,7 +32,7 @@ from sketchlearn.decoders.clusters.descent import (
 )
 from sketchlearn.decoders.clusters.pullback import Linearised, Pullback, linearised
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import require_positive_int
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch

@@ -23,10 +23,11 @@ from typing_extensions import override
 from sketchlearn.decoders.moments.noise_floor import mean_noise
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.parts import Part
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.waves import VALUE_BITS
+from sketchlearn.features.sinusoids import VALUE_BITS
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 

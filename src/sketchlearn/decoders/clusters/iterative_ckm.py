@@ -30,7 +30,8 @@ from sketchlearn.decoders.clusters.ckm_descent import (
 from sketchlearn.decoders.clusters.descent import descend
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import ActivationFeatures
-from sketchlearn.features.base import AbstractFeatureMap, require_positive_int
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import frozen_tensors, spec_from_dict

@@ -18,7 +18,8 @@ from sketchlearn.decoders.clusters.atoms import nystrom_atoms
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.parts import Clip, all_clips
 from sketchlearn.features.scaling import Scaling
 

@@ -1,6 +1,7 @@
 r"""Correlations seen through a test matrix: what a sketch of cross moments tells.
 
-From the mean of :class:`~sketchlearn.features.moments.CrossMomentFeatures` one knows
+From the mean of
+:class:`~sketchlearn.features.cross_moments.CrossMomentFeatures` one knows
 :math:`\mu`, the variances :math:`D` and :math:`Y = R\Omega`; centring and
 standardising after the fact gives the correlations :math:`P` seen through a test
 matrix,
@@ -23,7 +24,7 @@ from scipy.linalg import eigh
 
 from sketchlearn.decoders.moments.covariance.base import AbstractCovariance, Array
 from sketchlearn.decoders.moments.noise_floor import NoiseTuning, directions_above
-from sketchlearn.features.moments import CrossMomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 
 __all__ = ["CorrelationEstimate", "SeenCorrelations", "independent", "missed_strength"]
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import ConvergenceWarning, RowRangeError
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Scaling
 
 __all__ = ["require_representable", "warn_of_coarse_rounding"]

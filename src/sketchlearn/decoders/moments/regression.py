@@ -26,7 +26,8 @@ from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
 from sketchlearn.decoders.moments.moments import Moments, feature_numbers
 from sketchlearn.decoders.moments.noise_floor import spectral_edge
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 
 __all__ = ["Regression", "RegressionTuning", "fit_regression", "split_targets"]
 

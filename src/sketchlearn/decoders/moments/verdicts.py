@@ -16,7 +16,8 @@ from sketchlearn.decoders.moments.components import PrincipalComponents
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.regression import Regression
 from sketchlearn.errors import TooNoisy
-from sketchlearn.features.moments import CrossMomentFeatures, MomentFeatures
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 
 __all__ = [
     "MANY_COLUMNS",

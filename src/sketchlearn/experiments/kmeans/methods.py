@@ -27,12 +27,10 @@ from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.experiments.kmeans.sets import N_CLUSTERS
-from sketchlearn.features.kernel import (
-    FourierFeatures,
-    FrequencyLaw,
-    NystromFeatures,
-)
-from sketchlearn.features.scale import estimate_scale
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.frequencies import FrequencyLaw
+from sketchlearn.features.kernel_scale import estimate_scale
+from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import sketch_rows

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from sketchlearn.decoders.moments.prior_network import PriorSpec
 from sketchlearn.errors import ConfigError
-from sketchlearn.features.moments import random_groups
+from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import RunConfig, refuse_unknown
 from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss

@@ -7,7 +7,8 @@ from typing import final
 
 from typing_extensions import override
 
-from sketchlearn.features.base import AbstractFeatureMap, build_map
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import build_map
 from sketchlearn.files.container import Contents, canonical_json, damaged, fail
 from sketchlearn.storage.formats.base import AbstractFormat
 from sketchlearn.storage.headers import (

@@ -3,7 +3,7 @@
 import base64
 import copy
 import gc
-import importlib
+import inspect
 import json
 import tracemalloc
 from contextlib import suppress
@@ -13,19 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portable.maps import NAMES, feature_map
+from portable.maps import NAMES, built_in_kinds, feature_map
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import build_map
+from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.build import build_map
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.cost import MAX_WORK, require_affordable
 from sketchlearn.features.description import encode_description
-from sketchlearn.features.kernel import FourierFeatures, NystromFeatures
-from sketchlearn.features.kinds import (
-    KINDS,
-    MAX_WORK,
-    declare,
-    require_affordable,
-)
+from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.network import NetworkFeatures
+from sketchlearn.features.nystrom import NystromFeatures
+from sketchlearn.features.registry import declare, map_class
+from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 
 SPARE = 4 * 2**20
 """Tables and code that every map shares are not counted."""
@@ -78,6 +79,9 @@ def large(version):
             "cross-moments", version, n_features=50_000, n_columns=1, **cross
         ),
         "count-min": drawn("count-min", n_features=20_000, width=9, depth=9, **hashed),
+        "count-sketch": drawn(
+            "count-sketch", n_features=20_000, width=9, depth=9, **hashed
+        ),
         "bloom-wide": drawn("bloom", n_features=9, width=90_000, depth=9, **hashed),
         "cells": drawn(
             "cells",
@@ -99,16 +103,19 @@ def large(version):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_declares_what_describes_it_and_what_it_takes(kind):
-    entry = KINDS[kind]
-    module, _, name = entry.path.partition(":")
-    cls = getattr(importlib.import_module(module), name)
+def test_every_map_of_the_library_is_registered_and_has_an_example():
+    registered = {map_class(kind) for kind in built_in_kinds()}
+    assert registered == set(concrete_maps())
+    assert {type(feature_map(name)) for name in NAMES} == registered
 
-    assert cls.kind == kind
-    assert entry.fields
-    assert callable(entry.cost)
-    assert kind in {feature_map(name).kind for name in NAMES}
+
+def concrete_maps(cls=AbstractFeatureMap):
+    """Classes of the library that can be built, registered or not."""
+    for child in cls.__subclasses__():
+        inside = child.__module__.startswith("sketchlearn.")
+        if inside and not inspect.isabstract(child):
+            yield child
+        yield from concrete_maps(child)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -149,16 +156,38 @@ def test_a_map_takes_no_more_memory_than_it_declares(name, version):
     assert peak_of(use) <= 8 * declare(description).numbers + SPARE
 
 
-def test_a_map_of_stored_weights_takes_no_more_memory_than_it_declares():
-    marks = np.random.default_rng(0).normal(size=(400, 50))
-    phi = clipped(NystromFeatures(marks), norm_bound=1.0)
+def stored():
+    """Maps of stored weights, and maps that hold others."""
+    normal = np.random.default_rng(0).normal
+    linear = NetworkSpec(300, 400)
+    deep = NetworkSpec(20, 30, kind="resnet", depth=3, width=120, head="tanh")
+    units = ActivationFeatures(normal(size=(200, 500)), activation="tanh")
+    return {
+        "nystrom": NystromFeatures(normal(size=(400, 50))),
+        "clipped": clipped(NystromFeatures(normal(size=(400, 50))), norm_bound=1.0),
+        "activation": units,
+        "concatenated": ConcatenatedFeatures([units, FourierFeatures(200, 900)]),
+        "network-linear": NetworkFeatures(linear, initial_tensors(linear)),
+        "network-deep": NetworkFeatures(deep, initial_tensors(deep)),
+    }
+
+
+@pytest.mark.parametrize("name", stored())
+def test_a_map_of_stored_weights_takes_no_more_memory_than_it_declares(name):
+    phi = stored()[name]
     description, weights = described(phi)
     cost = declare(description, {name: a.shape for name, a in weights.items()})
 
     def use():
-        build_map(description, weights)(np.zeros((1, 50)))
+        build_map(description, weights)(np.zeros((1, phi.n_features)))
 
     assert peak_of(use) <= 8 * cost.numbers + SPARE
+
+
+def test_the_memory_of_every_registered_map_is_measured():
+    measured = {description["kind"] for description in large(2).values()}
+    measured |= {phi.kind for phi in stored().values()}
+    assert measured == set(built_in_kinds())
 
 
 def test_the_parts_of_a_map_are_added_up():

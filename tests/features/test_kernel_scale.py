@@ -5,7 +5,7 @@ import pytest
 
 from sketchlearn import FourierFeatures
 from sketchlearn.errors import RowsError
-from sketchlearn.features.scale import estimate_scale, estimate_spread
+from sketchlearn.features.kernel_scale import estimate_scale, estimate_spread
 
 
 def clustered_rows(seed, spread=3.0, count=20_000, d=10, k=10):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sketchlearn.errors import RowsError
-from sketchlearn.features.kernel import FourierFeatures
+from sketchlearn.features.fourier import FourierFeatures
 
 __all__ = ["Spread", "estimate_scale", "estimate_spread"]
 
@@ -64,7 +64,7 @@ def estimate_spread(
     ----------
     frequencies : array of shape (n_features, h)
         Of the Fourier features. They must reach the width of the clusters,
-        :math:`R^2 s^2 \approx 1`; longer waves cannot tell.
+        :math:`R^2 s^2 \approx 1`; lower ones cannot tell.
     mean : array of shape (2 h,)
         The sketch, cosines first.
     noise : float
@@ -145,7 +145,7 @@ def estimate_scale(
     Returns
     -------
     float
-        ``scale`` for :class:`~sketchlearn.features.kernel.FourierFeatures`.
+        ``scale`` for :class:`~sketchlearn.features.fourier.FourierFeatures`.
 
     Examples
     --------
@@ -173,6 +173,6 @@ def estimate_scale(
         spread = estimate_spread(
             phi.frequencies, mean, noise=noise, n_clusters=n_clusters
         )
-        # Long waves cannot tell how much narrower clusters are: go down step by step.
+        # Low frequencies cannot tell how much narrower clusters are: step by step.
         scale = float(np.clip(np.sqrt(spread.within), scale / 8, total))
     return scale

@@ -1,11 +1,8 @@
-r"""Features of a Gaussian kernel: random Fourier and Nyström.
-
-The mean of random Fourier features is the characteristic function of the data at
-random frequencies (paper, eq. rff); Nyström features use landmarks instead.
-"""
+r"""Nyström features of a Gaussian kernel: landmark rows instead of frequencies."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -16,25 +13,19 @@ from sketchlearn.arithmetic.elementary import ceil_log2, exp, floor_log2
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.arguments import require_bound
 from sketchlearn.features.base import (
     AbstractFeatureMap,
-    require_bound,
     require_in_range,
     sum_features,
 )
+from sketchlearn.features.cost import Cost, Declared
+from sketchlearn.features.fields import NUMBER, Field
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.waves import (
-    VALUE_BITS,
-    AbstractWaveFeatures,
-    FrequencyLaw,
-    random_waves,
-    require_pairs,
-    wave_norm,
-)
 
-__all__ = ["FourierFeatures", "FrequencyLaw", "NystromFeatures"]
-__public__ = ["FourierFeatures", "NystromFeatures"]
+__all__ = ["NystromFeatures"]
+__public__ = ["NystromFeatures"]
 
 _KERNEL_BITS = 22
 """Values of the kernel are rounded to ``2**-22``."""
@@ -45,109 +36,6 @@ _ROOT_BITS = 26
 _REACH_BITS = 8
 """Rows may lie ``2**8`` scales away from the middle of the landmarks, or twice as far
 as the landmarks themselves."""
-
-
-@final
-class FourierFeatures(AbstractWaveFeatures):
-    r"""Cosines and sines at random frequencies.
-
-    .. math::
-        \varphi(x) = \big(\cos \omega_1^\top x, \dots, \cos \omega_h^\top x,\;
-        \sin \omega_1^\top x, \dots, \sin \omega_h^\top x\big),
-        \qquad h = m / 2 .
-
-    With :math:`u` uniform on the sphere and :math:`s` the ``scale`` (a length in the
-    units of the scaled rows), the frequencies are :math:`\omega = R\,u / s` where
-
-    * ``"gaussian"``: :math:`R \sim \chi_d`, that is
-      :math:`\omega \sim \mathcal{N}(0, s^{-2} I)`, the Gaussian kernel;
-    * ``"folded"``: :math:`R = |g|`, :math:`g \sim \mathcal{N}(0, 1)`;
-    * ``"adapted"``: density :math:`\propto \sqrt{R^2 + R^4/4}\; e^{-R^2/2}`, drawn
-      exactly as :math:`R = 2\sqrt{g/2 - 1}` with :math:`g \sim \Gamma(3/2)`
-      conditioned on :math:`g \ge 2`.
-
-    Parameters
-    ----------
-    n_features : int
-        Numbers in a row.
-    sketch_size : int
-        Numbers in the feature vector; even.
-    scale : float
-        Length scale of the kernel.
-    law : {"gaussian", "folded", "adapted"}
-        Law of the frequencies' radii.
-    seed : int
-        Same seed, same frequencies.
-    scaling : Scaling, optional
-        Applied to rows first.
-
-    Notes
-    -----
-    All in whole numbers: rows are rounded to multiples of :math:`2^{-b}`, :math:`b = 16
-    + \lfloor\tfrac12\lceil\log_2 d\rceil\rfloor - \lfloor\log_2 s\rfloor`, phases to
-    :math:`2^{-16}` of a turn and cosines to :math:`2^{-22}`. Rows more than
-    :math:`2^{30}` scales away from the origin are refused.
-    :math:`\lVert\varphi(x)\rVert = \sqrt{m/2}` up to rounding.
-
-    Examples
-    --------
-    >>> phi = FourierFeatures(n_features=2, sketch_size=4, seed=0)
-    >>> phi(np.zeros((1, 2)))
-    array([[1., 1., 0., 0.]])
-    """
-
-    kind: ClassVar[str] = "fourier"
-
-    def __init__(
-        self,
-        n_features: int,
-        sketch_size: int,
-        *,
-        scale: float = 1.0,
-        law: FrequencyLaw = "gaussian",
-        seed: int = 0,
-        scaling: Scaling | None = None,
-    ) -> None:
-        require_pairs(sketch_size)
-        super().__init__(
-            n_features=n_features,
-            sketch_size=sketch_size,
-            scaling=scaling,
-            value_bound=1.0,
-            norm_bound=wave_norm(sketch_size // 2),
-            frac_bits=VALUE_BITS,
-        )
-        self.scale, self.law, self.seed = float(scale), law, int(seed)
-        self._lattice, self._waves = random_waves(
-            self.n_features,
-            self.sketch_size // 2,
-            scale=scale,
-            law=law,
-            seed=seed,
-            scaling=scaling,
-        )
-        # radians per unit of the scaled row, shape (d, m / 2)
-        self.frequencies = self._waves.frequencies
-
-    @override
-    def describe(self) -> dict[str, Any]:
-        return {
-            "n_features": self.n_features,
-            "sketch_size": self.sketch_size,
-            "scale": self.scale,
-            "law": self.law,
-            "seed": self.seed,
-        }
-
-    @override
-    def weights(self) -> dict[str, NDArray[Any]]:
-        return {"waves": self._waves.whole}
-
-    @override
-    def _round(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> tuple[NDArray[np.float64], float]:
-        return self._lattice.round(rows, first_row)
 
 
 @final
@@ -192,6 +80,8 @@ class NystromFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "nystrom"
+    fields: ClassVar[Mapping[str, Field]] = {"scale": NUMBER, "shift": NUMBER}
+    stored: ClassVar[tuple[str, ...]] = ("landmarks", "root")
 
     def __init__(
         self,
@@ -222,12 +112,7 @@ class NystromFeatures(AbstractFeatureMap):
         scaled = marks if scaling is None else scaling(marks)
         if root is None:
             root = _inverse_root(scaled / self.scale, self.shift)
-        given = np.array(root, np.float64)
-        if given.shape != (size, size) or not np.isfinite(given).all():
-            raise FeatureMapError(
-                f"root must be a finite square matrix of size {size}; got shape "
-                f"{given.shape}."
-            )
+        given = _require_root(root, size)
         # Sums of a column stay below 2**40, whatever the condition of the kernel.
         most = float(np.abs(given).max()) or 1.0
         self._root_bits = min(_ROOT_BITS, 40 - ceil_log2(size) - ceil_log2(most))
@@ -245,15 +130,22 @@ class NystromFeatures(AbstractFeatureMap):
         self._squares = np.square(points).sum(axis=1)
         self._roots = WholeMatrix(whole)
 
-    @property
+    @classmethod
     @override
-    def stored_weights(self) -> tuple[str, ...]:
-        return ("landmarks", "root")
+    def cost_of(cls, given: Declared) -> Cost:
+        m, d = given.stored_shape("landmarks")
+        root = given.shapes.get("root", (m, m))
+        if root != (m, m):
+            raise FeatureMapError(
+                f"root must be a square matrix of size {m}; got shape {root}."
+            )
+        numbers = 10 * m * d + 10 * m * m
+        return Cost(d or None, m or None, numbers, 50 * (m * d + m * m))
 
-    @property
+    @classmethod
     @override
-    def origin(self) -> str:
-        return "data"
+    def origin_of(cls, description: Mapping[str, Any]) -> str:
+        return "data"  # landmarks are rows
 
     @override
     def describe(self) -> dict[str, Any]:
@@ -289,6 +181,16 @@ def _around(scaling: Scaling | None, middle: NDArray[np.float64]) -> Scaling:
         return Scaling(middle, np.ones(len(middle)))
     shift = scaling.shift + middle / scaling.factor
     return Scaling(shift, scaling.factor, scaling.origin)
+
+
+def _require_root(root: ArrayLike, size: int) -> NDArray[np.float64]:
+    given = np.array(root, np.float64)
+    if given.shape != (size, size) or not np.isfinite(given).all():
+        raise FeatureMapError(
+            f"root must be a finite square matrix of size {size}; got shape "
+            f"{given.shape}."
+        )
+    return given
 
 
 def _inverse_root(units: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-r"""Waves: cosines and sines of whole-number phases, from a table.
+r"""Sinusoids: cosines and sines of whole-number phases, from a table.
 
 Rows and frequencies are whole numbers, so a phase is one too, modulo a full turn; the
 nearest of 65,536 grid points gives its cosine and sine out of a table of whole numbers.
@@ -12,45 +12,31 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
 from math import sqrt
-from typing import Literal, final, get_args
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.arithmetic.elementary import (
     TURN,
-    ceil_log2,
     cosine_table,
-    floor_log2,
-    log,
 )
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.base import (
-    CACHED,
-    AbstractFeatureMap,
-    require_bound,
-    require_positive_int,
-    row_blocks,
-)
-from sketchlearn.features.lattice import RowLattice
-from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.blocks import CACHED, row_blocks
 
 __all__ = [
     "VALUE_BITS",
-    "AbstractWaveFeatures",
-    "FrequencyLaw",
-    "Waves",
-    "random_waves",
+    "AbstractSinusoidFeatures",
+    "Sinusoids",
     "require_pairs",
-    "sum_waves",
-    "wave_norm",
+    "sinusoid_norm",
+    "sum_sinusoids",
 ]
-
-FrequencyLaw = Literal["gaussian", "folded", "adapted"]
 
 GRID_BITS = 16
 """Phases are rounded to ``2**-16`` of a turn."""
@@ -59,19 +45,11 @@ VALUE_BITS = 22
 """Cosines are rounded to ``2**-22``."""
 
 _MASK = 2**GRID_BITS - 1
-_ROW_BITS = 16
-"""Rows are rounded to this many bits below the scale of the kernel, and one more for
-every four times as many features: errors of many features add up."""
-
-_WAVE_BITS = 16
-"""And frequencies, in turns per scale, to this many."""
-
-_LIMIT = 2.0**52
 _FIELD = 32
 
 
 @final
-class Waves:
+class Sinusoids:
     r"""Phases :math:`p = \sum_i q_i W_{if} \bmod 2^P` and their cosines and sines.
 
     Parameters
@@ -87,8 +65,8 @@ class Waves:
 
     Examples
     --------
-    >>> waves = Waves(np.array([[0.25]]), row_bits=4, phase_bits=20)
-    >>> waves.features(np.array([[16.0], [32.0]]), 32.0)
+    >>> sinusoids = Sinusoids(np.array([[0.25]]), row_bits=4, phase_bits=20)
+    >>> sinusoids.features(np.array([[16.0], [32.0]]), 32.0)
     array([[ 0.,  1.],
            [-1.,  0.]])
     """
@@ -182,42 +160,13 @@ def _packed_table() -> NDArray[np.int64]:
     return (cosines << _FIELD) + sines
 
 
-def random_waves(
-    n_features: int,
-    count: int,
-    *,
-    scale: float,
-    law: FrequencyLaw,
-    seed: int,
-    scaling: Scaling | None,
-    octaves: int = 1,
-) -> tuple[RowLattice, Waves]:
-    """Waves at random frequencies of a law, and the rounding of rows for them."""
-    scale = require_bound("scale", scale)
-    if law not in get_args(FrequencyLaw):
-        raise FeatureMapError(
-            f"law must be one of {', '.join(get_args(FrequencyLaw))}; got {law!r}."
-        )
-    require_positive_int("n_features", n_features)
-    fine = _ROW_BITS + ceil_log2(n_features) // 2
-    row_bits = fine - floor_log2(scale)
-    turns = _unit_frequencies(n_features, count, law, seed) / (TURN * scale)
-    waves = Waves(
-        turns,
-        row_bits=row_bits,
-        phase_bits=fine + _WAVE_BITS,
-        octaves=octaves,
-    )
-    return RowLattice(scaling, row_bits, _LIMIT), waves
-
-
 Rounding = Callable[[NDArray[np.floating], int], tuple[NDArray[np.float64], float]]
 
 
-class AbstractWaveFeatures(AbstractFeatureMap):
-    """A map whose features are the waves of rounded rows."""
+class AbstractSinusoidFeatures(AbstractFeatureMap):
+    """A map whose features are cosines and sines of rounded rows."""
 
-    _waves: Waves
+    _sinusoids: Sinusoids
 
     @abstractmethod
     def _round(
@@ -230,25 +179,25 @@ class AbstractWaveFeatures(AbstractFeatureMap):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        return self._waves.features(*self._round(rows, first_row))
+        return self._sinusoids.features(*self._round(rows, first_row))
 
     @final
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        return sum_waves(self._waves, self._round, rows, first_row)
+        return sum_sinusoids(self._sinusoids, self._round, rows, first_row)
 
 
-def sum_waves(
-    waves: Waves, rounding: Rounding, rows: NDArray[np.floating], first_row: int
+def sum_sinusoids(
+    sinusoids: Sinusoids, rounding: Rounding, rows: NDArray[np.floating], first_row: int
 ) -> Int128Array:
     """Exact total of the features of some rows, in steps of ``2**-22``."""
-    total = np.zeros(waves.size, np.int64)
+    total = np.zeros(sinusoids.size, np.int64)
     for start, block in row_blocks(rows):
-        total += waves.total(*rounding(block, first_row + start))
+        total += sinusoids.total(*rounding(block, first_row + start))
     return Int128Array.from_int64(total)
 
 
-def wave_norm(n_pairs: int) -> float:
+def sinusoid_norm(n_pairs: int) -> float:
     """Largest norm of pairs of a cosine and a sine: each is off by half a step."""
     return sqrt(n_pairs) * (1 + 2.0**-VALUE_BITS)
 
@@ -260,29 +209,3 @@ def require_pairs(sketch_size: int) -> int:
             f"sketch_size must be even (cosine and sine pairs); got {sketch_size}."
         )
     return sketch_size // 2
-
-
-def _unit_frequencies(
-    n_features: int, count: int, law: FrequencyLaw, seed: int
-) -> NDArray[np.float64]:
-    """Columns of unit scale, shape (n_features, count)."""
-    draws = Draws(seed)
-    if law == "gaussian":
-        return draws.normal(n_features, count)
-    directions = draws.directions(n_features, count)
-    if law == "folded":
-        return directions * np.abs(draws.normal(count))
-    return directions * _adapted_radii(count, draws)
-
-
-def _adapted_radii(count: int, draws: Draws) -> NDArray[np.float64]:
-    """Exact draws from the adapted-radius law, by rejection from Gamma(3/2).
-
-    Such a Gamma variable is half the square of a normal one plus an exponential one.
-    """
-    radii = np.empty(0)
-    while len(radii) < count:
-        tries = 4 * count + 16
-        gamma = np.square(draws.normal(tries)) / 2 - log(draws.uniform(tries))
-        radii = np.concatenate([radii, 2 * np.sqrt(gamma[gamma >= 2] / 2 - 1)])
-    return radii[:count]

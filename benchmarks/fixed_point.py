@@ -24,7 +24,7 @@ from sketchlearn.experiments.pca.sets import Estimate, load_sets
 from sketchlearn.features.network import NetworkFeatures, lower_products
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 def with_mean(sketch, mean):

@@ -40,7 +40,7 @@ from sketchlearn.estimators.mixture import CompressiveGaussianMixture
 from sketchlearn.experiments.kmeans.methods import fourier_plan
 from sketchlearn.experiments.kmeans.sets import inertia
 from sketchlearn.experiments.kmeans.timing import gaussian_clusters
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 SIZES = (1000, 2000, 5000)
 MEDIANS, MEANS = (1.10, 1.05, 1.03), (1.14, 1.09, 1.05)

@@ -18,7 +18,7 @@ from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.meta.steps import GradientSteps
 from sketchlearn.registry import find_builders
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import sketchlearn
 import sketchlearn as sl
 from paper_folder import write_paper_folder
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
 from sketchlearn.discovery import classes_declaring
 from sketchlearn.registry import load_card
 
@@ -142,7 +142,9 @@ def test_an_interrupt_exits_with_130(folder, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sketchlearn.estimators.base.accumulate", interrupted)
+    monkeypatch.setattr(
+        "sketchlearn.sketching.local_rows.LocalRows.sketch", interrupted
+    )
     result = run("sketch", "jan.parquet", "-o", "a.sketch")
     assert result.exit_code == 130
     assert not (folder / "a.sketch").exists()

@@ -154,7 +154,7 @@ def test_the_command_to_train_says_so_in_one_line(tmp_path):
     (tmp_path / "a.toml").write_text('task = "correlations"\n[cpu.train]\nsteps = 1\n')
     code = """
 sys.argv[:1] = ["sketchlearn", "train"]
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
 main()
 """
     done = run(

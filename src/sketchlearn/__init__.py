@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
-    from sketchlearn.rows.batches import open_rows
-    from sketchlearn.sketching.sketch import Sketch, sketch_rows
+    from sketchlearn.rows.open_rows import open_rows
+    from sketchlearn.sketching.sketch import Sketch
+    from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet, SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
 
@@ -82,11 +83,11 @@ _HOMES = {
     "load_model": "registry",
     "loads": "storage.sketches",
     "merge_disjoint": "privacy.released",
-    "open_rows": "rows.batches",
+    "open_rows": "rows.open_rows",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
-    "sketch_rows": "sketching.sketch",
+    "sketch_rows": "sketching.sketch_rows",
 }
 
 __all__ = [

@@ -40,7 +40,7 @@ from sketchlearn.networks.forward import (
     initial_tensors,
     spec_from_dict,
 )
-from sketchlearn.sketching.pooling import get_pooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Output", "SQNet", "SQNetSpec"]
 __public__ = ["SQNet", "SQNetSpec"]

@@ -23,7 +23,7 @@ from sketchlearn.errors import (
     RowRangeError,
     RowsError,
 )
-from sketchlearn.estimators import inputs
+from sketchlearn.sketching import local_rows
 
 RNG = np.random.default_rng(0)
 N, D = 1500, 4
@@ -315,7 +315,7 @@ def test_all_rows_of_a_file_are_looked_at(kind, tmp_path):
 
 @pytest.mark.parametrize("y", [None, "e"])
 def test_a_feature_that_varies_late_in_a_stream_is_named(monkeypatch, y):
-    monkeypatch.setattr(inputs, "PLANNING_ROWS", 1000)
+    monkeypatch.setattr(local_rows, "PLANNING_ROWS", 1000)
     frame = pd.DataFrame(late(3000, 1500), columns=list("abcde"))
     model = sl.CompressivePCA if y is None else sl.CompressiveRidge
     small = model(sketch_size=10, decoder="nystrom")
@@ -338,7 +338,7 @@ def test_a_feature_that_varies_in_rows_added_later_is_named():
 
 
 def test_a_stream_that_leaves_its_range_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(inputs, "PLANNING_ROWS", 100)
+    monkeypatch.setattr(local_rows, "PLANNING_ROWS", 100)
     rows = np.linspace(0, 1, 1000)[:, None] ** 4 * [1.0, 2.0]
     with pytest.raises(RowRangeError, match=r"row \d+ .*bounds.* an array or files"):
         sl.CompressivePCA().fit(chunks(rows, 50))

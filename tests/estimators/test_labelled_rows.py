@@ -6,7 +6,7 @@ import pytest
 from sketchlearn import MomentFeatures, sketch_rows
 from sketchlearn.errors import RowsError
 from sketchlearn.estimators.labelled_rows import LabelledRows
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 
 ROWS = np.arange(20.0).reshape(10, 2)
 CODES = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])

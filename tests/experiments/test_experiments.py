@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 from click.testing import CliRunner
 
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
 from sketchlearn.experiments.base import find_experiments
 
 EXPERIMENTS = find_experiments()

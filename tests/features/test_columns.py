@@ -12,7 +12,7 @@ from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import dumps, loads
 
 NAMES = ("age", "bmi")

@@ -15,7 +15,8 @@ import numpy as np
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import save
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
 from sketchlearn.errors import ConfigError
 from sketchlearn.files.weights import load_weights
 from sketchlearn.meta.config import load_config

@@ -23,7 +23,7 @@ from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = ["all_digests", "forget_digests", "form_digests", "golden_digests"]
 

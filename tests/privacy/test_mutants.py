@@ -26,7 +26,7 @@ from sketchlearn.privacy import planned as planning
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon
 from sketchlearn.privacy.noise import discrete_gaussian
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 audit = importlib.import_module("sketchlearn.privacy.audit")  # not the function
 releases = importlib.import_module("sketchlearn.privacy.release")

@@ -45,7 +45,8 @@ from sketchlearn.sketching.lineage import (
     parse_lineage,
     remaining_lineage,
 )
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.formats.private import PrivateSketchFormat
 from sketchlearn.storage.sketches import dumps, load, loads, save
 from sketchlearn.testing import release_seeded

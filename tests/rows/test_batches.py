@@ -1,8 +1,6 @@
 """Every kind of input gives the same rows exactly, or an error that says where."""
 
 import gzip
-import io
-import sys
 from datetime import date
 from decimal import Decimal
 
@@ -21,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.rows import batches, files, pieces
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows import csv_files, tables
+from sketchlearn.rows.open_rows import open_rows
 
 ROWS = np.array([[0.0, 1.5], [-2.0, 0.0], [3.25, 4.0], [5.0, -6.5], [0.0, 8.0]])
 NAMES = ("a", "b")
@@ -37,13 +35,6 @@ class ArrowStream:
 
     def __arrow_c_stream__(self, requested_schema=None):
         return self.table.__arrow_c_stream__(requested_schema)
-
-
-class Terminal(io.StringIO):
-    """A stderr that claims to be a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def table(array=ROWS):
@@ -733,7 +724,7 @@ def test_files_of_different_float_types_are_not_rounded(tmp_path):
 
 
 def test_a_csv_column_may_turn_to_decimals_after_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_files, "CSV_BLOCK_BYTES", 64)
     lines = [f"{i},{i},\n" for i in range(50)] + ["50.5,51,7\n"]
     (tmp_path / "x.csv").write_text("a,b,c\n" + "".join(lines))
     found = gather(tmp_path / "x.csv", columns=["a", "b"], batch_rows=8)
@@ -745,7 +736,7 @@ def test_a_csv_column_may_turn_to_decimals_after_the_first_block(tmp_path, monke
 
 
 def test_csv_text_after_numbers_is_refused_without_repeating_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_files, "CSV_BLOCK_BYTES", 64)
     lines = [f"{i}\n" for i in range(50)] + ["secret\n"]
     (tmp_path / "x.csv").write_text("a\n" + "".join(lines))
     text = message(tmp_path / "x.csv")
@@ -770,7 +761,7 @@ def test_a_text_column_of_a_csv_file_is_refused(tmp_path):
 
 
 def test_large_frames_and_tables_are_converted_in_parts(monkeypatch):
-    monkeypatch.setattr(pieces, "PANDAS_ROWS", 3)
+    monkeypatch.setattr(tables, "PANDAS_ROWS", 3)
     frame = pd.DataFrame({"a": range(10), "b": list("xyxyxyxyxy")})
     found = gather(frame, encodings={"b": ["x", "y"]}, batch_rows=4)
 
@@ -796,30 +787,3 @@ def test_peeking_past_the_end_gives_what_there_is():
 )
 def test_the_source_is_described_in_a_few_words(data, source):
     assert open_rows(data).source == source
-
-
-def test_progress_is_silent_unless_stderr_is_a_terminal(capsys):
-    gather(ROWS, progress=True)
-    gather(iter([ROWS]), progress=True)
-
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_progress_goes_to_a_terminal_when_asked_for(monkeypatch, capsys, known):
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    gather(ROWS if known else iter([ROWS]), progress=True)
-
-    assert ("100%" if known else "5 rows") in terminal.getvalue()
-    assert capsys.readouterr().out == ""
-
-
-def test_progress_of_short_inputs_and_refused_progress_are_silent(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    gather(ROWS)
-    gather(iter([ROWS]))
-    monkeypatch.setattr(batches, "LONG_INPUT", 3)
-    gather(ROWS, progress=False)
-    assert terminal.getvalue() == ""
-    gather(ROWS)
-    assert "100%" in terminal.getvalue()

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from sketchlearn.rows.batches import open_rows
 from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
+from sketchlearn.rows.open_rows import open_rows
 
 ROWS = np.eye(3)
 TABLE = pa.table({"a": [1.0, 2.0]})

@@ -12,7 +12,7 @@ import pytest
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows import sources
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 
 ROWS = np.arange(24.0).reshape(8, 3)
 TABLE = pa.table({name: ROWS[:, i] for i, name in enumerate("abc")})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows import survey
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.rows.survey import survey_rows
 
 RNG = np.random.default_rng(0)

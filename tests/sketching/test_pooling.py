@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from sketchlearn import CountMinFeatures, FourierFeatures, MomentFeatures, sketch_rows
 from sketchlearn.errors import FeatureMapMismatch, PoolingError, RemovalError
-from sketchlearn.sketching.pooling import get_pooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(700, 3))

@@ -25,7 +25,7 @@ from sketchlearn.errors import SketchFileError
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.files import durable
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage import sketches as storage
 from sketchlearn.storage.sketches import dumps, load, loads, save
 

@@ -31,7 +31,8 @@ from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.spec import FeatureSpec
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage import headers
 from sketchlearn.storage import sketches as storage
 from sketchlearn.storage.sketches import dumps, load, loads, save

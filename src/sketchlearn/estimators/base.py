@@ -22,32 +22,25 @@ from sklearn.utils.validation import check_is_fitted
 from sketchlearn.errors import (
     FeatureMapError,
     RemovalError,
-    RowRangeError,
     RowsError,
 )
-from sketchlearn.estimators.inputs import (
-    PLANNING_ROWS,
+from sketchlearn.estimators.inputs import validated
+from sketchlearn.estimators.parameters import Constraints, require_parameters
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.plans.scaling import (
     check_bounds,
-    column_extremes,
-    validated,
     varies,
     warn_of_late,
     warn_of_plan,
 )
-from sketchlearn.estimators.parameters import Constraints, require_parameters
-from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.rows.kinds import is_in_memory, kind_of
-from sketchlearn.sketching.sketch import Sketch, accumulate
+from sketchlearn.rows.open_rows import open_rows
+from sketchlearn.sketching.local_rows import LocalRows, open_row_source
+from sketchlearn.sketching.row_source import AbstractRowSource
+from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractSketchEstimator", "require_sketch"]
-
-_PLANNED_FROM = (
-    "Its scales were read from the rows that were fitted first (of an iterator, from "
-    f"its first {PLANNING_ROWS:,}): with bounds, or an array or files that hold all "
-    "rows, this does not happen."
-)
 
 
 class AbstractSketchEstimator(ABC, BaseEstimator):
@@ -61,7 +54,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """Decode a sketch made with a map from ``plan``."""
 
     @abstractmethod
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         """Rows of ``X`` (and ``y``) as the estimator sketches them."""
 
     @abstractmethod
@@ -134,20 +127,19 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
                 "read twice. Nothing was read. Pass an array, a frame or files, or "
                 "rounds=1."
             )
-        batches = self._open(X, y, reset=True)
-        self._check_width(batches.n_features)
-        return self._sketch(batches)
+        rows = self._open(X, y, reset=True)
+        self._check_width(rows.n_features)
+        return self._sketch(rows)
 
     def _check_width(self, n_features: int) -> None:
         """Refuse parameters that make no sense for rows of so many numbers."""
 
-    def _sketch(self, batches: Batches) -> Sketch:
+    def _sketch(self, rows: AbstractRowSource) -> Sketch:
         """Plan a map for these rows and sketch them with it."""
         if getattr(self, "bounds", None) is not None:  # nothing is read ahead
-            feature_map = self._plan(np.empty((0, batches.n_features)))
-            return self._accumulate(batches, feature_map)
-        extremes = column_extremes(batches)
-        sketch = self._accumulate(batches, self._plan(extremes))
+            return rows.sketch(self._plan(np.empty((0, rows.n_features))))
+        extremes = rows.extremes()
+        sketch = rows.sketch(self._plan(extremes))
         warn_of_late(sketch, extremes[0] == extremes[1])
         return sketch
 
@@ -163,9 +155,8 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         self._require_whole("add rows")
         with self._all_or_nothing():
-            batches = self._open(X, y, reset=False)
-            more = self._accumulate(batches, self.sketch_.feature_map)
-            whole = self.sketch_ + more
+            rows = self._open(X, y, reset=False)
+            whole = self.sketch_ + rows.sketch(self.sketch_.feature_map)
             warn_of_late(whole, ~varies(self.sketch_))
             return self.fit_sketch(whole)
 
@@ -197,8 +188,8 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
         with self._all_or_nothing():
-            batches = self._open(X, y, reset=False)
-            rest = self.sketch_ - self._accumulate(batches, feature_map)
+            rows = self._open(X, y, reset=False)
+            rest = self.sketch_ - rows.sketch(feature_map)
             if rest.count == 0:
                 raise RemovalError(
                     f"these are all {self.sketch_.count} rows of the model; nothing "
@@ -234,15 +225,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             self.__dict__.update(before)
             raise
 
-    def _accumulate(self, batches: Batches, feature_map: AbstractFeatureMap) -> Sketch:
-        """Sketch rows, which may lie outside of what was planned."""
-        try:
-            return accumulate(batches, feature_map)
-        except RowRangeError as error:
-            if feature_map.origin == "declared":
-                raise
-            raise RowRangeError(f"{error} {_PLANNED_FROM}") from error
-
     def _require_whole(self, verb: str) -> None:
         if getattr(self, "_selected", False):
             raise FeatureMapError(
@@ -267,30 +249,41 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _open_features(self, X: Any, *, reset: bool) -> Batches:
+    def _open_features(self, X: Any, *, reset: bool) -> AbstractRowSource:
         """Open ``X`` and keep scikit-learn's record of its width and names."""
         if not kind_of(X).is_validated:
             return self._open_aligned(X, reset=reset)
         if hasattr(X, "columns"):  # a frame: open_rows names the column at fault
             batches = open_rows(X)
             validated(self, X, reset=reset, skip_check_array=True)
-            return batches
-        return open_rows(validated(self, X, reset=reset, accept_sparse="csr"))
+            return LocalRows(batches)
+        checked = validated(self, X, reset=reset, accept_sparse="csr")
+        return LocalRows(open_rows(checked))
 
-    def _open_aligned(self, X: Any, *, reset: bool) -> Batches:
-        """Open a stream, its columns in the order of those that were fitted."""
-        batches = open_rows(X)
+    def _open_aligned(self, X: Any, *, reset: bool) -> AbstractRowSource:
+        """Open files or a stream, the columns in the order of those fitted."""
+        rows = open_row_source(X)
         if reset:
-            self.n_features_in_ = batches.n_features
+            self.n_features_in_ = rows.n_features
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-            if batches.names is not None:
-                self.feature_names_in_ = np.array(batches.names, object)
-            return batches
+            if rows.names is not None:
+                self.feature_names_in_ = np.array(rows.names, object)
+            return rows
         names = getattr(self, "feature_names_in_", None)
-        if names is None or batches.names is None:
-            return batches.of_width(self.n_features_in_)
-        return batches.select(list(names))
+        if names is None or rows.names is None:
+            return rows.of_width(self.n_features_in_)
+        return rows.select(list(names))
+
+    def _batches(self, X: Any) -> Iterator[NDArray[np.floating]]:
+        """Rows that were fitted, once more and batch by batch."""
+        rows = self._open(X, None, reset=False)
+        if not isinstance(rows, LocalRows):
+            raise RowsError(
+                f"the rows of {rows.source} are not read here. Call fit, and predict "
+                "where the rows are."
+            )
+        return iter(rows.batches)
 
     def _check_rows(self, X: Any) -> NDArray[np.floating]:
         """Rows for ``transform`` or ``predict``, dense."""

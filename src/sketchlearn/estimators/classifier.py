@@ -26,9 +26,7 @@ from sketchlearn.estimators.class_variances import NARROWEST, pool_variances
 from sketchlearn.estimators.density import SecondRound
 from sketchlearn.estimators.inputs import (
     beside_targets,
-    extremes_of,
     validated,
-    warn_of_plan,
 )
 from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import (
@@ -49,9 +47,12 @@ from sketchlearn.estimators.parameters import (
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.plans.scaling import extremes_of, warn_of_plan
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.rows.kinds import is_in_memory, kind_of
+from sketchlearn.rows.open_rows import open_rows
+from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
@@ -114,7 +115,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
 
     _parameter_constraints: Constraints = {
         "n_components": [AT_LEAST_ONE],
-        "covariance_type": one_of("diag", "full"),
+        "covariance_type": one_of("full", "diag"),
         "sketch_size": SKETCH_SIZE,
         "rounds": ROUNDS,
         "bounds": BOUNDS,
@@ -332,15 +333,15 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         return tags
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
-        return self._open_labelled(X, y, reset=reset).batches
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
+        return LocalRows(self._open_labelled(X, y, reset=reset).batches)
 
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
 
     @override
-    def _sketch(self, batches: Batches) -> Sketch:
+    def _sketch(self, rows: AbstractRowSource) -> Sketch:
         raise FeatureMapError(
             "a classifier has a sketch for each class: sketch the rows of each with a "
             "map of plan(n_features), and pass them to fit_sketches."

@@ -34,13 +34,6 @@ from sketchlearn.errors import (
     TooNoisy,
 )
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
-from sketchlearn.estimators.inputs import (
-    LARGEST,
-    column_extremes,
-    extremes_of,
-    plan_scaling,
-    warn_of_late,
-)
 from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
@@ -50,8 +43,10 @@ from sketchlearn.features.harmonics import HarmonicFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.plans.moments import plan_second_moments
+from sketchlearn.plans.scaling import extremes_of, plan_scaling, warn_of_late
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.survey import LARGEST
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
@@ -161,23 +156,23 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         """What the second round adds to the moments; None if there is no room."""
 
     @override
-    def _sketch(self, batches: Batches) -> Sketch:
+    def _sketch(self, rows: AbstractRowSource) -> Sketch:
         rounds = self.rounds
         if rounds is None:
-            once = self.bounds is not None or not batches.is_repeatable
+            once = self.bounds is not None or not rows.is_repeatable
             rounds = 1 if once else 2
-        if rounds == 2 and not batches.is_repeatable:
+        if rounds == 2 and not rows.is_repeatable:
             raise RowsError(
-                f"rounds=2 needs the rows twice, and {batches.source} cannot be read "
+                f"rounds=2 needs the rows twice, and {rows.source} cannot be read "
                 "twice. Pass an array, a frame or files, or rounds=1."
             )
         if rounds == 1 and self.bounds is not None:  # nothing is read ahead
-            first = self._plan_first(batches.n_features, None, rounds=1)
-            return self._accumulate(batches, first)
-        extremes = column_extremes(batches)
-        sketch = self._sketch_rounds(batches, extremes, rounds)
+            first = self._plan_first(rows.n_features, None, rounds=1)
+            return rows.sketch(first)
+        extremes = rows.extremes()
+        sketch = self._sketch_rounds(rows, extremes, rounds)
         warn_of_late(sketch, extremes[0] == extremes[1])
-        if not batches.is_repeatable:
+        if not rows.is_repeatable:
             _warn_of_drift(sketch, extremes)
         return sketch
 
@@ -271,19 +266,15 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         return True
 
     def _sketch_rounds(
-        self, batches: Batches, extremes: NDArray[np.floating], rounds: int
+        self, rows: AbstractRowSource, extremes: NDArray[np.floating], rounds: int
     ) -> Sketch:
         d = extremes.shape[1]
         first = self._plan_first(d, extremes, rounds=rounds)
-        sketch = self._accumulate(batches, first)
+        sketch = rows.sketch(first)
         if rounds == 1:
             return sketch
         feature_map = self._plan_both(sketch, extremes)
-        return (
-            sketch
-            if feature_map is sketch.feature_map
-            else self._accumulate(batches, feature_map)
-        )
+        return sketch if feature_map is sketch.feature_map else rows.sketch(feature_map)
 
     def _plan_first(
         self, n_features: int, rows: NDArray[np.floating] | None, *, rounds: int
@@ -330,7 +321,7 @@ class AbstractDensityEstimator(AbstractSketchEstimator):
         return both.with_columns(first.feature_map.columns)
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         return self._open_features(X, reset=reset)
 
     @override

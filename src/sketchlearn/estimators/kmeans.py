@@ -219,8 +219,8 @@ class CompressiveKMeans(
         with self._all_or_nothing():
             self.fit(X, y)
             if not hasattr(self, "labels_"):
-                batches = self._open(X, None, reset=False)
-                self.labels_ = np.concatenate([self._nearest(rows) for rows in batches])
+                found = [self._nearest(rows) for rows in self._batches(X)]
+                self.labels_ = np.concatenate(found)
         return self.labels_
 
     @override

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.inputs import column_extremes
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = ["LabelledRows"]
 
@@ -42,8 +43,8 @@ class LabelledRows:
         return replace(self, left_out=self.left_out | frozenset(labels))
 
     def extremes(self) -> NDArray[np.float64]:
-        """What :func:`column_extremes` says of the features."""
-        found = column_extremes(self.batches)
+        """What a plan may know of the features of all rows."""
+        found = LocalRows(self.batches).extremes()
         return found[:, :-1] if self.classes is None else found
 
     def labels(self) -> set[Any]:

@@ -26,7 +26,6 @@ from sketchlearn.estimators.density import (
     AbstractDensityEstimator,
     SecondRound,
 )
-from sketchlearn.estimators.inputs import varies
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     BOUNDS,
@@ -42,8 +41,9 @@ from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import FARTHEST, CellFeatures
 from sketchlearn.plans.cells import place_cells
+from sketchlearn.plans.scaling import varies
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
@@ -125,7 +125,7 @@ class CompressiveGaussianMixture(
 
     _parameter_constraints: Constraints = {
         "n_components": [AT_LEAST_ONE],
-        "covariance_type": one_of("diag", "full"),
+        "covariance_type": one_of("full", "diag"),
         "sketch_size": SKETCH_SIZE,
         "rounds": ROUNDS,
         "bounds": BOUNDS,
@@ -252,7 +252,7 @@ class CompressiveGaussianMixture(
         return tags
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         if issparse(X):
             raise RowsError(
                 "sparse input is not supported by mixtures; pass X.toarray()."

@@ -55,7 +55,7 @@ SHARE = _Number(RealNotInt, 0, 1, closed="neither")
 
 def one_of(*names: str) -> list[Any]:
     """One of these words."""
-    return [StrOptions(set(names))]
+    return [StrOptions(dict.fromkeys(names).keys())]  # a set that keeps its order
 
 
 SKETCH_SIZE = [AT_LEAST_ONE, *one_of("auto")]
@@ -66,7 +66,7 @@ RANDOM_STATE = [
     None,
 ]
 BOUNDS = "no_validation"
-"""Two numbers or vectors: see :func:`sketchlearn.estimators.inputs.check_bounds`."""
+"""Two numbers or vectors: see :func:`sketchlearn.plans.scaling.check_bounds`."""
 
 
 def require_parameters(estimator: Any) -> None:

@@ -22,7 +22,7 @@ from sketchlearn.decoders.moments.verdicts import (
 )
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
-from sketchlearn.estimators.inputs import plan_scaling, require_in_memory
+from sketchlearn.estimators.inputs import require_in_memory
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     BOUNDS,
@@ -39,8 +39,9 @@ from sketchlearn.plans.moments import (
     moment_decoder,
     plan_second_moments,
 )
+from sketchlearn.plans.scaling import plan_scaling
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressivePCA"]
@@ -211,7 +212,7 @@ class CompressivePCA(
         return self
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         return self._open_features(X, reset=reset)
 
     @override

@@ -22,7 +22,7 @@ from sketchlearn.decoders.moments.verdicts import (
 )
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
-from sketchlearn.estimators.inputs import beside_targets, plan_scaling, validated
+from sketchlearn.estimators.inputs import beside_targets, validated
 from sketchlearn.estimators.parameters import (
     BOUNDS,
     NOT_NEGATIVE,
@@ -39,8 +39,11 @@ from sketchlearn.plans.moments import (
     moment_decoder,
     plan_second_moments,
 )
+from sketchlearn.plans.scaling import plan_scaling
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.batches import Batches, open_rows
+from sketchlearn.rows.open_rows import open_rows
+from sketchlearn.sketching.local_rows import LocalRows, open_row_source
+from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveRidge"]
@@ -240,7 +243,7 @@ class CompressiveRidge(
         return tags
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> Batches:
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         if y is None:
             raise RowsError(
                 "requires y to be passed, but the target y is None. Pass an array, or "
@@ -267,12 +270,13 @@ class CompressiveRidge(
             if rows.dtype.kind != "f":  # targets beside whole numbers may round them
                 rows = np.concatenate(list(open_rows(rows)))
             batches = open_rows(np.concatenate([rows, table], axis=1))
-        batches.source = open_rows(rows).source
-        return batches
+        return LocalRows(batches, source=open_rows(rows).source)
 
-    def _open_named(self, X: Any, names: list[str], *, reset: bool) -> Batches:
-        batches = open_rows(X)
-        found = batches.names
+    def _open_named(
+        self, X: Any, names: list[str], *, reset: bool
+    ) -> AbstractRowSource:
+        rows = open_row_source(X)
+        found = rows.names
         if found is None:
             raise RowsError(f"y={names!r} names columns, but the data has no names.")
         features = [name for name in found if name not in names]
@@ -286,11 +290,11 @@ class CompressiveRidge(
                 )
         if not features:
             raise RowsError("no column is left beside the targets.")
-        batches = batches.select([*features, *names])
+        rows = rows.select([*features, *names])
         if reset:
             self.n_features_in_ = len(features)
             self.feature_names_in_ = np.array(features, object)
-        return batches
+        return rows
 
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:

@@ -28,7 +28,7 @@ from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import require_budget
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
     "AuditReport",

@@ -1,13 +1,8 @@
-"""Columns: which of them become features, and how their values become floats.
-
-The value rule lives here: a float32 or float64 holds exactly the value of the input,
-or the row and column are named and refused. Messages never repeat a value.
-"""
+"""Columns: which of them become features, in which order and of which type."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,21 +11,17 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.pieces import Piece
 
 __all__ = [
+    "ColumnLayout",
     "Columns",
-    "Floats",
-    "Plan",
-    "Where",
     "check_columns",
     "check_encodings",
-    "plan_columns",
+    "lay_out_columns",
     "select_features",
-    "to_floats",
 ]
 
 SINGLE = {"bool", "int8", "uint8", "int16", "uint16"}
@@ -42,12 +33,11 @@ DOUBLE |= {"longdouble", "float96", "float128"}
 """Types read as float64; values that do not fit are refused."""
 
 Columns = Sequence[str] | Sequence[int] | None
-Floats = NDArray[np.floating[Any]]
 
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class ColumnLayout:
     """How the columns of one piece become features.
 
     Parameters
@@ -89,24 +79,9 @@ class Plan:
         return tuple(names)
 
 
-@final
-@dataclass(frozen=True)
-class Where:
-    """Place of a block of rows, for messages."""
-
-    source: str
-    row: int
-    columns: tuple[str, ...] | None
-
-    def cell(self, row: int, column: int) -> str:
-        """Name one cell of the block."""
-        name = column if self.columns is None else repr(self.columns[column])
-        return f"row {self.row + row} of the input, column {name} of {self.source}"
-
-
-def plan_columns(
+def lay_out_columns(
     piece: Piece, columns: Columns, encodings: Mapping[str, pa.Array]
-) -> Plan:
+) -> ColumnLayout:
     """Choose and check the columns of a piece.
 
     Parameters
@@ -141,31 +116,34 @@ def plan_columns(
         if kind not in SINGLE and kind not in DOUBLE:
             _refuse_type(piece, kind, None if names is None else names[index])
         single = single and kind in SINGLE
-    return Plan(positions, names, tuple(categories), single)
+    return ColumnLayout(positions, names, tuple(categories), single)
 
 
 def select_features(
-    plan: Plan, names: tuple[str, ...] | None, wanted: Sequence[str], source: str
+    layout: ColumnLayout,
+    names: tuple[str, ...] | None,
+    wanted: Sequence[str],
+    source: str,
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
-    """Columns that hold some features of a plan, and the features among theirs.
+    """Columns that hold some features of a layout, and the features among theirs.
 
     Parameters
     ----------
-    plan : Plan
+    layout : ColumnLayout
         Of columns with names.
     names : tuple of str, or None
-        Names of the features there are: those of the plan, or some of them.
+        Names of the features there are: those of the layout, or some of them.
     wanted : sequence of str
         Names of the features to take, in this order.
     source : str
         Short description of the input.
     """
-    if names is None or plan.columns is None:
+    if names is None or layout.columns is None:
         raise RowsError(f"{source} has no column names to select by.")
     chosen = check_columns(wanted) or ()
     owners, listed = dict[str, str](), dict[str, list[str]]()
-    for column, known in zip(plan.columns, plan.categories, strict=True):
-        one = replace(plan, columns=(column,), categories=(known,))
+    for column, known in zip(layout.columns, layout.categories, strict=True):
+        one = replace(layout, columns=(column,), categories=(known,))
         listed[column] = list(one.names or ())
         owners |= dict.fromkeys(listed[column], column)
     for name in chosen:
@@ -175,36 +153,6 @@ def select_features(
     place = {name: i for i, name in enumerate(n for c in columns for n in listed[c])}
     order = tuple(place[str(name)] for name in chosen)
     return columns, None if order == tuple(range(len(place))) else order
-
-
-def to_floats(rows: Any, plan: Plan, where: Where) -> Floats:
-    """Turn an array or Arrow record batch into a C-contiguous array of floats.
-
-    Parameters
-    ----------
-    rows : NumPy array or Arrow record batch
-        The planned columns, in the order of the plan.
-    plan : Plan
-        What each column is.
-    where : Where
-        Place of the rows in the input, for messages.
-    """
-    if isinstance(rows, np.ndarray):
-        _require_exact(rows, where)
-        return np.ascontiguousarray(rows, plan.dtype)
-    floats: Floats = np.empty((len(rows), plan.width), plan.dtype)
-    start = 0
-    for index, known in enumerate(plan.categories):
-        column = rows.column(index)
-        if known is None:
-            _fill(floats[:, start], column, where, index)
-            start += 1
-        else:
-            codes = _codes(column, known, where, index)
-            floats[:, start : start + len(known)] = 0
-            floats[np.arange(len(rows)), start + codes] = 1
-            start += len(known)
-    return floats
 
 
 def check_columns(columns: Columns) -> tuple[str, ...] | tuple[int, ...] | None:
@@ -339,86 +287,3 @@ def _refuse_type(piece: Piece, kind: str, name: str | None) -> NoReturn:
             f"its categories there with encodings={{{name!r}: [...]}}"
         )
     raise RowsError(f"{what} has type {kind}, which is not a number. {hint}.")
-
-
-def _require_exact(values: NDArray[Any], where: Where, column: int = 0) -> None:
-    """Refuse integers and long doubles that float64 would round."""
-    kind, size = values.dtype.kind, values.dtype.itemsize
-    if size < 8 or kind not in "iuf" or (kind == "f" and size == 8) or not values.size:
-        return
-    if kind == "f":
-        with np.errstate(over="ignore"):
-            rounded = values.astype(np.float64) != values
-        rounded &= ~np.isnan(values)
-    elif values.max() <= 2**53 and (kind == "u" or values.min() >= -(2**53)):
-        return
-    else:
-        size_of = values if kind == "u" else np.abs(values)  # abs wraps to 2**63
-        digits = size_of.astype(np.uint64)
-        odd = digits // np.maximum(digits & (~digits + np.uint64(1)), np.uint64(1))
-        rounded = odd > np.uint64(2**53)
-    if rounded.any():
-        row, *rest = np.argwhere(rounded)[0].tolist()
-        raise RowsError(
-            f"{where.cell(row, rest[0] if rest else column)}: a value of type "
-            f"{values.dtype} cannot be represented exactly as float64. Nothing was "
-            "added. Cast the column to float64 to accept rounding, or leave it out."
-        )
-
-
-def _fill(target: Floats, column: pa.Array, where: Where, index: int) -> None:
-    """Copy one numeric Arrow column; missing values become NaN."""
-    if pa.types.is_null(column.type):
-        target[:] = np.nan
-        return
-    missing = None
-    if column.null_count and not pa.types.is_floating(column.type):
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
-    values = column.to_numpy(zero_copy_only=False)
-    _require_exact(values, where, index)
-    target[:] = values
-    if missing is not None:
-        target[missing] = np.nan
-
-
-def _codes(
-    column: pa.Array, known: pa.Array, where: Where, index: int
-) -> NDArray[np.int64]:
-    """Position of each value among the known categories."""
-    name = "" if where.columns is None else where.columns[index]
-    try:
-        codes = _find(column, known)
-    except pa.ArrowException as error:
-        raise RowsError(
-            f"the categories declared for column {name!r} do not fit its type "
-            f"{column.type} in {where.source}. Nothing was added. Declare them as "
-            f"values of that type in encodings={{{name!r}: [...]}}."
-        ) from error
-    unknown = codes < 0
-    if unknown.any():
-        raise RowsError(
-            f"{where.cell(int(unknown.argmax()), index)}: holds a value outside the "
-            "declared categories, or none. Nothing was added. Complete "
-            f"encodings={{{name!r}: [...]}}, or leave such rows out beforehand."
-        )
-    return codes
-
-
-def _find(column: pa.Array, known: pa.Array) -> NDArray[np.int64]:
-    """Position of each value in ``known``, or -1."""
-    if pa.types.is_null(column.type):
-        return np.full(len(column), -1, np.int64)
-    if pa.types.is_dictionary(column.type):
-        listed = np.append(_find(column.dictionary, known), -1)
-        places = column.indices.cast(pa.int64()).fill_null(-1)  # the appended -1
-        found: NDArray[np.int64] = listed[places.to_numpy(zero_copy_only=False)]
-        return found
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
-    wanted = known.cast(column.type)
-    if len(wanted.unique()) < len(wanted):
-        raise pa.ArrowInvalid("two categories are the same value of this type")
-    compute = importlib.import_module("pyarrow.compute")
-    codes = compute.index_in(column, value_set=wanted).fill_null(-1)
-    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)

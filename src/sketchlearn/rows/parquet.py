@@ -7,17 +7,19 @@ by one; both let a plan look at a whole file without reading it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sketchlearn.rows.pieces import Index, Piece, Spans, guarded, index_columns
+from sketchlearn.rows.paths import blaming
+from sketchlearn.rows.pieces import Index, Piece, Spans, guarded, schema_piece
 
 __all__ = ["parquet_piece"]
 
@@ -38,73 +40,79 @@ _TOLD = {
 """Types whose extremes in the index are their values."""
 
 
-def parquet_piece(
-    path: Path, *, blaming: Callable[[], AbstractContextManager[None]]
-) -> Piece:
-    """Open a Parquet file.
+def parquet_piece(path: Path) -> Piece:
+    """Open an existing Parquet file."""
+    with blaming(path):
+        file = _ParquetFile(path)
+        piece = schema_piece(repr(str(path)), file.schema, file.read, file.n_rows)
+    return replace(piece, index=Index(file.extremes, file.take))
 
-    Parameters
-    ----------
-    path : Path
-        An existing file.
-    blaming : callable
-        Context in which errors of the reader name the file.
-    """
-    parquet = importlib.import_module("pyarrow.parquet")
 
-    def start() -> Any:
-        # Without pre-buffering, memory is bounded by the buffers, not the row groups.
-        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
+@final
+class _ParquetFile:
+    """A file that is opened anew for everything that is asked of it."""
 
-    def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        names = [schema.names[position] for position in positions]
-        with blaming():
-            file = start()
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._open() as file:
+            self.schema, metadata = file.schema_arrow, file.metadata
+            self.n_rows: int = metadata.num_rows
+            groups = range(metadata.num_row_groups)
+            self._sizes = [metadata.row_group(i).num_rows for i in groups]
+
+    def read(self, positions: Sequence[int], batch_rows: int) -> Iterator[Any]:
+        """Stream columns, in this order."""
+        names = self._names(positions)
+        with blaming(self._path):
+            file = self._open()
             batches = file.iter_batches(batch_size=batch_rows, columns=names)
         with file:
-            for batch in guarded(batches, blaming):
+            for batch in guarded(batches, partial(blaming, self._path)):
                 yield batch.select(names)
 
     def take(
-        positions: Sequence[int], spans: Spans, batch_rows: int
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        names = [schema.names[position] for position in positions]
-        with blaming():
-            file = start()
+        self, positions: Sequence[int], spans: Spans, batch_rows: int
+    ) -> Iterator[tuple[int, Any]]:
+        """Rows in some spans, from the row groups that hold them."""
+        names = self._names(positions)
+        with blaming(self._path):
+            file = self._open()
         with file:
-            for group, row in enumerate((np.cumsum(sizes) - sizes).tolist()):
-                inside = _within(spans, row, row + int(sizes[group]))
-                batches = file.iter_batches(
-                    batch_size=batch_rows, row_groups=[group], columns=names
-                )
-                for batch in guarded(batches, blaming) if inside else ():
-                    for begin, end in _within(inside, row, row + len(batch)):
-                        part = batch.slice(begin - row, end - begin)
-                        yield begin, part.select(names)
-                    row += len(batch)
-                    if row >= inside[-1][1]:
-                        break
+            row = 0
+            for group, size in enumerate(self._sizes):
+                inside = _within(spans, row, row + size)
+                if inside:
+                    batches = file.iter_batches(
+                        batch_size=batch_rows, row_groups=[group], columns=names
+                    )
+                    yield from self._cut(batches, names, inside, row)
+                row += size
 
-    def extremes(positions: Sequence[int]) -> NDArray[np.float64] | None:
-        with blaming(), start() as file:
-            return _extremes(file.metadata, [schema.field(i) for i in positions])
+    def extremes(self, positions: Sequence[int]) -> NDArray[np.float64] | None:
+        """Least and largest value of each column, if the index tells them."""
+        with blaming(self._path), self._open() as file:
+            return _extremes(file.metadata, [self.schema.field(i) for i in positions])
 
-    with blaming(), start() as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        names, types = tuple(schema.names), tuple(map(str, schema.types))
-        left_out = index_columns(schema)
-        n_rows = metadata.num_rows
-        groups = range(metadata.num_row_groups)
-        sizes = np.array([metadata.row_group(i).num_rows for i in groups], np.int64)
-    return Piece(
-        repr(str(path)),
-        names,
-        types,
-        read,
-        n_rows,
-        index=Index(extremes, take),
-        left_out=left_out,
-    )
+    def _cut(
+        self, batches: Iterator[Any], names: list[str], spans: Spans, row: int
+    ) -> Iterator[tuple[int, Any]]:
+        """The parts of batches, the first of them at a row, that lie in spans."""
+        for batch in guarded(batches, partial(blaming, self._path)):
+            for begin, end in _within(spans, row, row + len(batch)):
+                yield begin, batch.slice(begin - row, end - begin).select(names)
+            row += len(batch)
+            if row >= spans[-1][1]:
+                return
+
+    def _open(self) -> Any:
+        parquet = importlib.import_module("pyarrow.parquet")
+        # Without pre-buffering, memory is bounded by the buffers, not the row groups.
+        return parquet.ParquetFile(
+            self._path, pre_buffer=False, buffer_size=BUFFER_BYTES
+        )
+
+    def _names(self, positions: Sequence[int]) -> list[str]:
+        return [self.schema.names[position] for position in positions]
 
 
 def _within(spans: Spans, start: int, stop: int) -> Spans:

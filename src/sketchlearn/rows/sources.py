@@ -17,11 +17,28 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from sketchlearn.errors import RowsError
-from sketchlearn.rows.files import file_piece, find_files
+from sketchlearn.rows import arrays, tables
+from sketchlearn.rows.files import file_piece
 from sketchlearn.rows.kinds import RowsKind, kind_of
-from sketchlearn.rows.pieces import Piece, to_piece
+from sketchlearn.rows.paths import find_files
+from sketchlearn.rows.pieces import Piece
 
 __all__ = ["Source", "open_source", "refuse_empty"]
+
+_PIECES: dict[RowsKind, Callable[[Any], Piece]] = {
+    RowsKind.ARRAY: arrays.from_array,
+    RowsKind.LIST: arrays.from_list,
+    RowsKind.SPARSE: arrays.from_sparse,
+    RowsKind.PANDAS: tables.from_pandas,
+    RowsKind.POLARS: tables.from_polars,
+    RowsKind.LAZY: tables.from_polars,
+    RowsKind.FRAME: tables.from_frame,
+    RowsKind.TENSOR: arrays.from_tensor,
+    RowsKind.ARROW: tables.from_arrow,
+    RowsKind.COLUMN: tables.from_column,
+    RowsKind.DATASET: tables.from_dataset,
+    RowsKind.ARROW_STREAM: tables.from_stream,
+}
 
 _OPENED: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Iterators that were opened, by identity."""
@@ -101,7 +118,7 @@ def open_source(
     Parameters
     ----------
     data, header
-        As in :func:`sketchlearn.rows.batches.open_rows`.
+        As in :func:`sketchlearn.rows.open_rows.open_rows`.
     encodings : mapping of column name to Arrow array
         Categories of the columns to one-hot encode.
     """
@@ -150,11 +167,17 @@ def _describe(
         raise RowsError("header is for CSV files; leave it out for other data.")
     if kind in (RowsKind.BATCHES, RowsKind.ITERATOR):
         return _batch_source(data)
-    piece = to_piece(data) or _refuse_kind(data)
+    piece = _to_piece(data) or _refuse_kind(data)
     pieces = [piece]
     return Source(
         piece.source, lambda: iter(pieces), once=piece.once, n_rows=piece.n_rows
     )
+
+
+def _to_piece(data: Any) -> Piece | None:
+    """Describe one array or table; None if it is neither."""
+    describe = _PIECES.get(kind_of(data))
+    return None if describe is None else describe(data)
 
 
 def _file_source(
@@ -188,7 +211,7 @@ def _batch_source(data: Iterable[Any]) -> Source:
     def pieces() -> Iterator[Piece]:
         for number, batch in enumerate(data):
             try:
-                piece = to_piece(batch) or _refuse_kind(batch)
+                piece = _to_piece(batch) or _refuse_kind(batch)
             except RowsError as error:
                 raise RowsError(f"batch {number}: {error}") from error
             source = f"batch {number} ({piece.source})"

@@ -8,16 +8,21 @@ by its first rows; they are all of them if it is short.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.errors import RowRangeError
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.columns import Floats
+from sketchlearn.rows.values import Floats
 
-__all__ = ["Survey", "survey_rows"]
+__all__ = ["LARGEST", "Survey", "name_large_value", "survey_rows"]
+
+LARGEST = 2.0**480
+"""Values beyond have no variance in float64."""
 
 BLOCKS = 8
 """Blocks of rows in a sample, at most."""
@@ -51,7 +56,9 @@ class Survey:
     is_whole: bool
 
 
-def survey_rows(batches: Batches, *, first_rows: int) -> Survey:
+def survey_rows(
+    batches: Batches, *, first_rows: int, reading: Iterable[Floats] | None = None
+) -> Survey:
     """Look at rows before they are sketched.
 
     Parameters
@@ -61,6 +68,8 @@ def survey_rows(batches: Batches, *, first_rows: int) -> Survey:
         once for this, except Parquet files whose index tells enough.
     first_rows : int
         How many rows of an iterator to look at.
+    reading : iterable of the batches, optional
+        What to read them through, where somebody wants to watch.
     """
     size = max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // batches.n_features))
     found = _Sample(size)
@@ -70,7 +79,7 @@ def survey_rows(batches: Batches, *, first_rows: int) -> Survey:
         return found.survey(is_whole=len(first) <= first_rows)
     index = batches.index()
     if index is None:
-        for batch in batches:
+        for batch in batches if reading is None else reading:
             found.add(batch)
         return found.survey(is_whole=True)
     step = size
@@ -80,6 +89,33 @@ def survey_rows(batches: Batches, *, first_rows: int) -> Survey:
     some = index.take(spans).astype(np.float64)
     low, high = index.extremes + 0.0  # -0.0 becomes 0.0
     return Survey(low, high, some, index.n_rows, is_whole=True)
+
+
+def name_large_value(batches: Batches, *, first_rows: int, source: str) -> None:
+    """Name the first value whose square is no number, and refuse it.
+
+    Parameters
+    ----------
+    batches : Batches
+        Rows that hold such a value.
+    first_rows : int
+        How many rows of an iterator to look at.
+    source : str
+        Short description of the input.
+    """
+    row, rows = 0, batches if batches.is_repeatable else [batches.peek(first_rows)]
+    for batch in rows:
+        large = np.argwhere(np.abs(batch) > LARGEST)
+        if len(large):
+            index, column = large[0].tolist()
+            name = column if batches.names is None else repr(batches.names[column])
+            raise RowRangeError(
+                f"row {row + index} of {source}, column {name}: the magnitude is "
+                f"beyond {LARGEST:.0e}, and its square is no number in the units of "
+                "the rows. Nothing was added. Divide this column by its scale, or "
+                "leave such rows out."
+            )
+        row += len(batch)
 
 
 class _Sample:

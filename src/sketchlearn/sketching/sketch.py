@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, partial, reduce
+from functools import cached_property
 from math import ceil
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.arithmetic.exact import SAFE_ROWS, Int128Array
-from sketchlearn.arithmetic.threads import RowThreads
+from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import (
     FeatureMapMismatch,
     PoolingError,
@@ -32,17 +30,16 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.build import rebuild_map
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
-from sketchlearn.rows.batches import Batches, open_rows
 from sketchlearn.sketching.lineage import (
     Lineage,
     merged_lineage,
     new_lineage,
     remaining_lineage,
 )
-from sketchlearn.sketching.pooling import AbstractPooling, get_pooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 
-__all__ = ["Sketch", "require_same_columns", "sketch_rows"]
-__public__ = ["Sketch", "sketch_rows"]
+__all__ = ["Sketch", "require_same_columns"]
+__public__ = ["Sketch"]
 
 
 @final
@@ -292,120 +289,6 @@ class Sketch:
             for name, value in cells.items()
         )
         return f"<table><caption>Sketch</caption>{lines}</table>"
-
-
-def sketch_rows(
-    data: Any,
-    feature_map: AbstractFeatureMap,
-    *,
-    pooling: str = "mean",
-    columns: Sequence[str] | None = None,
-    encodings: Mapping[str, Sequence[Any]] | None = None,
-    on_invalid: Literal["raise", "drop"] = "raise",
-    progress: bool | None = None,
-) -> Sketch:
-    r"""One pass over the rows: :math:`\Phi(x) = \frac1N \sum_i \varphi(x_i)`, exactly.
-
-    All or nothing: an error leaves nothing behind. The result is the same to the
-    last bit for every order, batch size and partition of the rows, on every machine.
-
-    Parameters
-    ----------
-    data : rows
-        Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
-        or path or glob of Parquet, CSV or Arrow files: see
-        :func:`sketchlearn.rows.batches.open_rows`.
-    feature_map : AbstractFeatureMap
-        The features φ.
-    pooling : str
-        ``"mean"`` (the paper's), ``"sum"``, ``"max"``, ``"min"``, ``"p-norm:P"``,
-        ``"log-sum-exp"`` or ``"soft-min"``.
-    columns : sequence of str, optional
-        Columns to read, in this order; all of them by default.
-    encodings : mapping, optional
-        Categories of non-numeric columns, to be one-hot encoded.
-    on_invalid : {"raise", "drop"}
-        What to do with rows that hold NaN or infinities.
-    progress : bool, optional
-        Show a progress bar on stderr; by default only on a terminal, for long inputs.
-
-    Returns
-    -------
-    Sketch
-
-    References
-    ----------
-    Paper, eq. sketch-net.
-
-    Examples
-    --------
-    >>> import sketchlearn as sl
-    >>> phi = sl.MomentFeatures(n_features=1, order="mean")
-    >>> sl.sketch_rows([[1.0], [2.0], [6.0]], phi).mean
-    array([3.])
-    """
-    rule = get_pooling(pooling)
-    batches = open_rows(
-        data,
-        columns=columns,
-        encodings=encodings,
-        on_invalid=on_invalid,
-        progress=progress,
-    )
-    named = _in_order(batches, feature_map.columns)
-    return accumulate(named.of_width(feature_map.n_features), feature_map, rule.name)
-
-
-def _in_order(batches: Batches, planned: tuple[str, ...] | None) -> Batches:
-    """Rows with the columns of the plan, by name where both have names."""
-    if planned is None or batches.names is None:
-        return batches
-    if not set(planned) <= set(batches.names):
-        missing = next(name for name in planned if name not in batches.names)
-        raise FeatureMapMismatch(
-            f"the plan has columns {', '.join(planned)[:200]}; these rows have "
-            f"{', '.join(batches.names)[:200]}, and no {missing!r}. Nothing was added."
-        )
-    return batches.select(planned)
-
-
-def accumulate(
-    batches: Batches, feature_map: AbstractFeatureMap, pooling: str = "mean"
-) -> Sketch:
-    """Sketch rows that are already open (see :func:`sketch_rows`)."""
-    feature_map.require_current()
-    rule = get_pooling(pooling)
-    total, count = Int128Array.zeros(feature_map.sketch_size), 0
-    with RowThreads() as threads:
-        for batch in batches:
-            for start in range(0, len(batch), SAFE_ROWS):
-                rows = batch[start : start + SAFE_ROWS]
-                pool = partial(_pool, rule, feature_map, count)
-                parts = threads.map(pool, rows)
-                part = reduce(rule.combine, parts)
-                total = rule.combine(total, part) if count else part
-                count += len(rows)
-    if count == 0:
-        raise RowsError(f"no rows to sketch in {batches.source}. Nothing was added.")
-    return Sketch(
-        total,
-        count,
-        feature_map.spec,
-        rule.name,
-        new_lineage(),
-        feature_map,
-        batches.names or feature_map.columns,
-    )
-
-
-def _pool(
-    rule: AbstractPooling,
-    feature_map: AbstractFeatureMap,
-    seen: int,
-    rows: NDArray[np.floating],
-    first: int,
-) -> Int128Array:
-    return rule.pool(feature_map, rows, seen + first)
 
 
 def require_same_columns(

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from paper_folder import write_paper_folder
-from sketchlearn.cli import main
+from sketchlearn.cli.app import main
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.experiments.kmeans import figures, privacy
 from sketchlearn.experiments.kmeans.comparison import (

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_positive_int
-from sketchlearn.rows.batches import open_rows
+from sketchlearn.rows.open_rows import open_rows
 
 __all__ = ["ProjectionLaw", "ReducedRows", "project_rows", "sample_rows"]
 

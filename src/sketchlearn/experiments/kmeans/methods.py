@@ -33,7 +33,7 @@ from sketchlearn.features.kernel_scale import estimate_scale
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch import sketch_rows
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = ["METHODS", "OURS", "ClusterMethod", "fourier_plan", "kmeans_method"]
 

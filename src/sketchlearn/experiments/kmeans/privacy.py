@@ -41,7 +41,8 @@ from sketchlearn.features.scaling import Scaling
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [

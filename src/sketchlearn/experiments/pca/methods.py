@@ -42,7 +42,8 @@ from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
 from sketchlearn.plans.moments import LEARNED, moment_decoder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import list_models, load_model
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.sqnet import SQNet
 
 __all__ = ["METHODS", "OURS", "SQNET", "Method", "pca_method", "weights_file"]

@@ -37,7 +37,8 @@ from sketchlearn.features.clipping import clipped
 from sketchlearn.meta.datasets import load_folder
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.privacy.charge import CountMode, Neighbours
-from sketchlearn.sketching.sketch import Sketch, sketch_rows
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing_extensions import override
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.files.container import Contents, fail
 from sketchlearn.sketching.lineage import parse_lineage
-from sketchlearn.sketching.pooling import get_pooling
+from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.formats.base import AbstractFormat
 from sketchlearn.storage.headers import (

@@ -1,8 +1,6 @@
-r"""Pooling: how the feature vectors of many rows become one vector.
+r"""Sums of transformed features: p-norm, log-sum-exp and soft-min.
 
-Sum and mean are the same total, read with or without the count. Maximum and minimum
-merge but cannot forget. The p-norm and log-sum-exp of the paper (table pooling) are
-sums of transformed features,
+The p-norm and log-sum-exp of the paper (table pooling) are sums,
 
 .. math::
     \lVert f\rVert_p = B\Big(\sum_i (|f_i| / B)^p\Big)^{1/p}, \qquad
@@ -19,8 +17,7 @@ hundred times smaller than the bound; for log-sum-exp, 46 below it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -29,183 +26,23 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.arithmetic.elementary import exp, log
-from sketchlearn.arithmetic.exact import (
-    FEATURE_BITS,
-    Int128Array,
-    frac_bits_for,
-    lattice_round,
-)
+from sketchlearn.arithmetic.exact import FEATURE_BITS, Int128Array, lattice_round
 from sketchlearn.errors import PoolingError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.blocks import row_blocks
 from sketchlearn.features.spec import FeatureSpec
+from sketchlearn.sketching.pooling.base import (
+    AbstractPooling,
+    evaluated_blocks,
+    scaled_quotient,
+)
 
-__all__ = ["AbstractPooling", "get_pooling"]
+__all__ = ["LogSumExpPooling", "PNormPooling"]
 
 _LEAST = 2.0 ** (21 - 2 * FEATURE_BITS)
 """Least mean of transformed features that has six digits."""
 
 _TRACE = 2.0**-200
 """Stands for powers and exponentials that underflow."""
-
-
-class AbstractPooling(ABC):
-    """How totals are made, combined and read."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Text that :func:`get_pooling` turns back into this pooling."""
-
-    @property
-    @abstractmethod
-    def removable(self) -> bool:
-        """Whether rows can be taken out again."""
-
-    @property
-    @abstractmethod
-    def is_linear(self) -> bool:
-        """Whether totals are sums of the features themselves."""
-
-    @abstractmethod
-    def frac_bits(self, features: FeatureSpec) -> int:
-        """Lattice of the totals: one unit is ``2**-frac_bits``."""
-
-    @abstractmethod
-    def pool(
-        self,
-        feature_map: AbstractFeatureMap,
-        rows: NDArray[np.floating],
-        first_row: int,
-    ) -> Int128Array:
-        """Total of a batch of rows."""
-
-    @abstractmethod
-    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
-        """Total of two disjoint sets of rows, neither of them empty."""
-
-    @abstractmethod
-    def read(
-        self, total: Int128Array, count: int, features: FeatureSpec
-    ) -> NDArray[np.float64]:
-        """The pooled vector as numbers, for ``count >= 1``."""
-
-
-def get_pooling(name: str) -> AbstractPooling:
-    """Pooling by name.
-
-    Parameters
-    ----------
-    name : str
-        ``"mean"``, ``"sum"``, ``"max"``, ``"min"``, ``"p-norm:P"`` with a real
-        P >= 1, ``"log-sum-exp"``, or ``"soft-min"``, which is minus the log-sum-exp of
-        the negative features.
-
-    Examples
-    --------
-    >>> get_pooling("p-norm:3").name
-    'p-norm:3.0'
-    """
-    match name:
-        case "mean" | "sum":
-            return _Linear(name)
-        case "max" | "min":
-            return _Extreme(name)
-        case "log-sum-exp":
-            return _LogSumExp("log-sum-exp", 1.0)
-        case "soft-min":
-            return _LogSumExp("soft-min", -1.0)
-    if isinstance(name, str) and name.startswith("p-norm:"):
-        try:
-            power = float(name.removeprefix("p-norm:"))
-        except ValueError:
-            power = 0.0
-        if 1.0 <= power < float("inf"):
-            return _PNorm(power)
-    raise PoolingError(
-        f"unknown pooling {name!r}: use 'mean', 'sum', 'max', 'min', 'log-sum-exp', "
-        "'soft-min' or 'p-norm:P' with P >= 1."
-    )
-
-
-@final
-@dataclass(frozen=True)
-class _Linear(AbstractPooling):
-    which: Literal["mean", "sum"]
-    removable = True
-    is_linear = True
-
-    @property
-    @override
-    def name(self) -> str:
-        return self.which
-
-    @override
-    def frac_bits(self, features: FeatureSpec) -> int:
-        return features.frac_bits
-
-    @override
-    def pool(
-        self,
-        feature_map: AbstractFeatureMap,
-        rows: NDArray[np.floating],
-        first_row: int,
-    ) -> Int128Array:
-        return feature_map.batch_sum(rows, first_row)
-
-    @override
-    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
-        return left + right
-
-    @override
-    def read(
-        self, total: Int128Array, count: int, features: FeatureSpec
-    ) -> NDArray[np.float64]:
-        divisor = count if self.which == "mean" else 1
-        return _scaled_quotient(total, divisor, features.frac_bits)
-
-
-@final
-@dataclass(frozen=True)
-class _Extreme(AbstractPooling):
-    which: Literal["max", "min"]
-    removable = False
-    is_linear = False
-
-    @property
-    @override
-    def name(self) -> str:
-        return self.which
-
-    @override
-    def frac_bits(self, features: FeatureSpec) -> int:
-        return frac_bits_for(features.value_bound)
-
-    @override
-    def pool(
-        self,
-        feature_map: AbstractFeatureMap,
-        rows: NDArray[np.floating],
-        first_row: int,
-    ) -> Int128Array:
-        reduce = np.max if self.which == "max" else np.min
-        bits = frac_bits_for(feature_map.value_bound)
-        extremes = [
-            reduce(lattice_round(features, bits), axis=0)
-            for features in _evaluated(feature_map, rows, first_row)
-        ]
-        return Int128Array.from_int64(reduce(extremes, axis=0))
-
-    @override
-    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
-        smaller = left.less_than(right)
-        return right.where(smaller == (self.which == "max"), left)
-
-    @override
-    def read(
-        self, total: Int128Array, count: int, features: FeatureSpec
-    ) -> NDArray[np.float64]:
-        return _scaled_quotient(total, 1, self.frac_bits(features))
 
 
 class _AbstractTransformed(AbstractPooling):
@@ -239,7 +76,7 @@ class _AbstractTransformed(AbstractPooling):
     ) -> Int128Array:
         coarse = np.zeros(feature_map.sketch_size, np.int64)
         fine = np.zeros(feature_map.sketch_size, np.int64)
-        for features in _evaluated(feature_map, rows, first_row):
+        for features in evaluated_blocks(feature_map, rows, first_row):
             values = self.transform(features, feature_map.value_bound)
             upper = lattice_round(values, FEATURE_BITS)
             rest = values * 2.0**FEATURE_BITS - upper
@@ -261,7 +98,7 @@ class _AbstractTransformed(AbstractPooling):
     def read(
         self, total: Int128Array, count: int, features: FeatureSpec
     ) -> NDArray[np.float64]:
-        sums = _scaled_quotient(total, 1, 2 * FEATURE_BITS)
+        sums = scaled_quotient(total, 1, 2 * FEATURE_BITS)
         small = (sums < count * _LEAST) & (sums > 0)
         if small.any():
             raise PoolingError(
@@ -280,7 +117,9 @@ class _AbstractTransformed(AbstractPooling):
 
 @final
 @dataclass(frozen=True)
-class _PNorm(_AbstractTransformed):
+class PNormPooling(_AbstractTransformed):
+    """The p-norm of each feature."""
+
     power: float
 
     @property
@@ -308,7 +147,7 @@ class _PNorm(_AbstractTransformed):
 
 @final
 @dataclass(frozen=True)
-class _LogSumExp(_AbstractTransformed):
+class LogSumExpPooling(_AbstractTransformed):
     """Of the features, or minus that of their negatives."""
 
     which: Literal["log-sum-exp", "soft-min"]
@@ -341,14 +180,6 @@ class _LogSumExp(_AbstractTransformed):
         return f"it needs features that are on the whole {side} {reach:.3g}"
 
 
-def _evaluated(
-    feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
-) -> Iterator[NDArray[np.float64]]:
-    """Feature vectors of a batch, block by block."""
-    for start, block in row_blocks(rows, feature_map.block_rows):
-        yield feature_map.evaluate(block, first_row + start)
-
-
 def _power(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
     """Powers of numbers in [0, 1], the same on every machine."""
     if power == int(power) and power <= 64:
@@ -357,11 +188,3 @@ def _power(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
             result = result * result * (values if digit == "1" else 1.0)
         return result
     return np.where(values > 0, exp(power * log(np.where(values > 0, values, 1.0))), 0)
-
-
-def _scaled_quotient(
-    total: Int128Array, count: int, frac_bits: int
-) -> NDArray[np.float64]:
-    if frac_bits >= 0:
-        return total.divided_by(count << frac_bits)
-    return np.ldexp(total.divided_by(count), -frac_bits)

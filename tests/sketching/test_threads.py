@@ -15,8 +15,8 @@ from sketchlearn import (
     MomentFeatures,
     sketch_rows,
 )
-from sketchlearn.arithmetic.threads import _SINGLE, RowThreads
 from sketchlearn.errors import RowRangeError
+from sketchlearn.sketching.threads import _SINGLE, RowThreads
 
 ROWS = np.zeros((100_000, 1))
 

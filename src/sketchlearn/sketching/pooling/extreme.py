@@ -1,0 +1,66 @@
+"""Maximum and minimum: they merge but cannot forget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for, lattice_round
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.spec import FeatureSpec
+from sketchlearn.sketching.pooling.base import (
+    AbstractPooling,
+    evaluated_blocks,
+    scaled_quotient,
+)
+
+__all__ = ["ExtremePooling"]
+
+
+@final
+@dataclass(frozen=True)
+class ExtremePooling(AbstractPooling):
+    """Largest or least value of each feature."""
+
+    which: Literal["max", "min"]
+    removable = False
+    is_linear = False
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.which
+
+    @override
+    def frac_bits(self, features: FeatureSpec) -> int:
+        return frac_bits_for(features.value_bound)
+
+    @override
+    def pool(
+        self,
+        feature_map: AbstractFeatureMap,
+        rows: NDArray[np.floating],
+        first_row: int,
+    ) -> Int128Array:
+        reduce = np.max if self.which == "max" else np.min
+        bits = frac_bits_for(feature_map.value_bound)
+        extremes = [
+            reduce(lattice_round(features, bits), axis=0)
+            for features in evaluated_blocks(feature_map, rows, first_row)
+        ]
+        return Int128Array.from_int64(reduce(extremes, axis=0))
+
+    @override
+    def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
+        smaller = left.less_than(right)
+        return right.where(smaller == (self.which == "max"), left)
+
+    @override
+    def read(
+        self, total: Int128Array, count: int, features: FeatureSpec
+    ) -> NDArray[np.float64]:
+        return scaled_quotient(total, 1, self.frac_bits(features))

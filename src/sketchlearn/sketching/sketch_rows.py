@@ -1,0 +1,87 @@
+"""Sketching rows: any input and a feature map, one pass, one sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from sketchlearn.errors import RowsError
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.rows.open_rows import open_rows
+from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.pooling.by_name import get_pooling
+from sketchlearn.sketching.row_source import AbstractRowSource
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["sketch_rows"]
+__public__ = ["sketch_rows"]
+
+
+def sketch_rows(
+    data: Any,
+    feature_map: AbstractFeatureMap,
+    *,
+    pooling: str = "mean",
+    columns: Sequence[str] | None = None,
+    encodings: Mapping[str, Sequence[Any]] | None = None,
+    on_invalid: Literal["raise", "drop"] = "raise",
+    progress: bool | None = None,
+) -> Sketch:
+    r"""One pass over the rows: :math:`\Phi(x) = \frac1N \sum_i \varphi(x_i)`, exactly.
+
+    All or nothing: an error leaves nothing behind. The result is the same to the
+    last bit for every order, batch size and partition of the rows, on every machine.
+
+    Parameters
+    ----------
+    data : rows
+        Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
+        or path or glob of Parquet, CSV or Arrow files: see
+        :func:`sketchlearn.rows.open_rows.open_rows`.
+    feature_map : AbstractFeatureMap
+        The features φ.
+    pooling : str
+        ``"mean"`` (the paper's), ``"sum"``, ``"max"``, ``"min"``, ``"p-norm:P"``,
+        ``"log-sum-exp"`` or ``"soft-min"``.
+    columns : sequence of str, optional
+        Columns to read, in this order; all of them by default.
+    encodings : mapping, optional
+        Categories of non-numeric columns, to be one-hot encoded.
+    on_invalid : {"raise", "drop"}
+        What to do with rows that hold NaN or infinities.
+    progress : bool, optional
+        Show a progress bar on stderr; by default only on a terminal, for long inputs.
+
+    Returns
+    -------
+    Sketch
+
+    References
+    ----------
+    Paper, eq. sketch-net.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> phi = sl.MomentFeatures(n_features=1, order="mean")
+    >>> sl.sketch_rows([[1.0], [2.0], [6.0]], phi).mean
+    array([3.])
+    """
+    get_pooling(pooling)  # one that is unknown is refused before anything is opened
+    rows: AbstractRowSource = data
+    if not isinstance(data, AbstractRowSource):
+        batches = open_rows(
+            data,
+            columns=columns,
+            encodings=encodings,
+            on_invalid=on_invalid,
+            progress=progress,
+        )
+        rows = LocalRows(batches)
+    elif columns is not None or encodings is not None or on_invalid != "raise":
+        raise RowsError(
+            f"{data.source} is open already; pass columns, encodings and on_invalid "
+            "where it is opened."
+        )
+    aligned = rows.aligned(feature_map.columns).of_width(feature_map.n_features)
+    return aligned.sketch(feature_map, pooling=pooling)

@@ -75,7 +75,7 @@ def clusters(data, name):
         mean = np.concatenate([np.cos(phases), np.sin(phases)], axis=1).mean(axis=0)
         decoder = model.decoder(N_CLUSTERS)
         pair = [
-            item.ratio(decoder.decode(sketch).params.centres)
+            item.ratio(decoder.decode(sketch).params.centers)
             for sketch in (ours, with_mean(ours, mean))
         ]
         scores.append(pair)

@@ -110,7 +110,7 @@ def make_weights():
     resnet = {"kind": "resnet", "depth": 1, "width": 3, "head": "tanh"}
     specs = [sl.SQNetSpec(3, 4), sl.SQNetSpec(3, 4, inputs="outer", feature=resnet)]
     nets = [sl.SQNet.initial(spec, seed=0) for spec in specs]
-    return [weights._encode(net.to_weights({"seed": [0, None]})) for net in nets]
+    return [weights.encode_weights(net.to_weights({"seed": [0, None]})) for net in nets]
 
 
 def make_old(kind):

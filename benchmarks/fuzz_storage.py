@@ -129,7 +129,7 @@ def check_weights(data, folder):
     except SketchFileError as error:
         require_readable(str(error))
         return False
-    if weights._encode(found) != data:
+    if weights.encode_weights(found) != data:
         raise Broken("accepted bytes that save_weights would not write")
     net = ours(lambda: sl.SQNet.from_weights(found))
     if net is not None:

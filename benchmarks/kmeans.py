@@ -127,7 +127,7 @@ def synthetic(options):
             start = time.perf_counter()
             found = CLOMPRDecoder(10, n_restarts=1).decode(sketch).params
             seconds.setdefault("CL-OMPR", []).append(time.perf_counter() - start)
-            centres = found.centres * (high - low) + low
+            centres = found.centers * (high - low) + low
             ratios.setdefault("CL-OMPR", []).append(inertia(rows, centres) / best)
         for name, values in ratios.items():
             print(

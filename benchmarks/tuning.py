@@ -7,8 +7,8 @@ and 1.00 says that nothing changed. A number whose moves change no figure is mar
 ``unnoticed``: it should go, or get a case that notices.
 
 A case is a name and a function from a tuning to a figure. To add some, write one
-function under ``@cases_of("NameOfTuning")``. With --data, some training sets are cases
-too; test sets never are.
+function under ``@cases_of("NameOfTuning")`` in a module of ``tuning_cases``. With
+--data, some training sets are cases too; test sets never are.
 
 usage: python3 dev.py run benchmarks/tuning.py [NAME ...] [--data ../shared]
 """
@@ -17,38 +17,23 @@ import argparse
 import importlib
 import pkgutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tuning_cases
+from tuning_cases.base import BUILDERS, Case
 
-import sketchlearn as sl
 from sketchlearn import decoders, plans
-from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.errors import SketchlearnError
-from sketchlearn.meta.datasets import load_folder
 
 NOTICED = 0.01
 """Relative change of a figure that counts."""
 
-TRAINING_SETS = ("MiceProtein", "dogstrain1", "Fashion-MNIST")
-
-Case = tuple[str, Callable[[Any], float]]
-Builder = Callable[[Path | None], Iterator[Case]]
-BUILDERS: dict[str, list[Builder]] = {}
-
-
-def cases_of(name: str) -> Callable[[Builder], Builder]:
-    """Register a function from the data folder, or None, to cases of a tuning."""
-
-    def register(build: Builder) -> Builder:
-        BUILDERS.setdefault(name, []).append(build)
-        return build
-
-    return register
+for found in pkgutil.iter_modules(tuning_cases.__path__, "tuning_cases."):
+    importlib.import_module(found.name)
 
 
 @dataclass(frozen=True)
@@ -154,59 +139,6 @@ def main():
         if not options.names or name in options.names:
             unnoticed += report(name, cls, cases_for(name, options.data))
     print(f"\n{unnoticed} fields are unnoticed")
-
-
-# Data of the cases.
-
-
-@cache
-def training_set(data: Path, name: str):
-    """Standardised rows of a training set: at most 196 features and 3,000 rows."""
-    listed = {one.name: one for one in load_folder(data / "data", split="train")}
-    rows = listed[name].rows[:3000, :196].astype(np.float64)
-    rows = rows[:, rows.std(axis=0) > 0]
-    return (rows - rows.mean(axis=0)) / rows.std(axis=0)
-
-
-def training_sets(data: Path | None, names=TRAINING_SETS):
-    return {name: training_set(data, name) for name in names} if data else {}
-
-
-@cache
-def factor_rows(n_features=60, n_factors=6, noise=1.0, seed=0):
-    """Standardised rows of a few directions and noise."""
-    rng = np.random.default_rng(seed)
-    mixed = rng.normal(size=(2000, n_factors)) @ rng.normal(
-        size=(n_factors, n_features)
-    )
-    rows = mixed + noise * rng.normal(size=mixed.shape)
-    return (rows - rows.mean(axis=0)) / rows.std(axis=0)
-
-
-def reconstruction_ratio(rows, vectors):
-    """Mean error of keeping 1, 2, .. of some directions, over the best possible."""
-    moment = rows.T @ rows / len(rows)
-    best = np.cumsum(np.linalg.eigvalsh(moment)[::-1])
-    kept = np.cumsum(np.einsum("ij,ik,kj->j", vectors, moment, vectors))
-    return float(np.sum(best[-1] - kept) / np.sum(best[-1] - best))
-
-
-# Cases: decoders of moments.
-
-
-@cases_of("NystromTuning")
-def nystrom_cases(data):
-    rows = {"few factors": factor_rows(), "all alike": factor_rows(60, 60)}
-    for name, table in (rows | training_sets(data)).items():
-        for columns in (2, 8):
-            phi = sl.CrossMomentFeatures(table.shape[1], columns, reach=64.0)
-            sketch = sl.sketch_rows(table, phi)
-            yield f"{name}, {columns} columns", partial(nystrom_error, table, sketch)
-
-
-def nystrom_error(rows, sketch, tuning):
-    decoded = NystromDecoder(tuning=tuning).decode(sketch).params
-    return reconstruction_ratio(rows, np.linalg.eigh(decoded.covariance)[1][:, ::-1])
 
 
 if __name__ == "__main__":

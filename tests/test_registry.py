@@ -12,8 +12,9 @@ import pytest
 import sketchlearn as sl
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
-from sketchlearn.files import weights as weights_module
-from sketchlearn.files.weights import Weights, packaged_weights
+from sketchlearn.files import models
+from sketchlearn.files.models import packaged_weights
+from sketchlearn.files.weights import Weights
 from sketchlearn.registry import (
     add_model,
     find_builders,
@@ -38,10 +39,10 @@ def folder(tmp_path, monkeypatch):
         summary="Three features, eight numbers.",
         folder=tmp_path,
     )
-    monkeypatch.setattr(weights_module, "MODELS", tmp_path)
-    weights_module._read_packaged.cache_clear()
+    monkeypatch.setattr(models, "MODELS", tmp_path)
+    models._read_packaged.cache_clear()
     yield tmp_path
-    weights_module._read_packaged.cache_clear()
+    models._read_packaged.cache_clear()
 
 
 def test_models_are_listed_with_what_they_are(folder):
@@ -227,4 +228,4 @@ def test_listing_never_loads_torch():
 
 
 def test_the_index_comes_with_the_package():
-    assert Path(str(weights_module.MODELS), "models.json").is_file()
+    assert Path(str(models.MODELS), "models.json").is_file()

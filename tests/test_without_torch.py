@@ -26,9 +26,9 @@ ROWS = RNG.uniform(size=(300, 12))
 DECODERS = {
     "pca-equivariant": "model.decode(sketch).params.covariance",
     "pca-sqnet-100": "model.decoder().decode(sketch).params",
-    "kmeans-ckm": "model.decoder(3).decode(sketch).params.centres",
-    "kmeans-ckm-private": "model.decoder(3).decode(sketch).params.centres",
-    "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centres",
+    "kmeans-ckm": "model.decoder(3).decode(sketch).params.centers",
+    "kmeans-ckm-private": "model.decoder(3).decode(sketch).params.centers",
+    "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centers",
 }
 MAPS = {
     "pca-equivariant": lambda model: sl.CrossMomentFeatures(12, 3),
@@ -104,9 +104,9 @@ def test_every_shipped_model_decodes_the_same_numbers(name, tmp_path):
 
 def test_unrolled_descent_finds_the_same_centres(tmp_path):
     sketch = sl.sketch_rows(ROWS, sl.FourierFeatures(12, 60, seed=0))
-    expected = UnrolledDecoder(3).decode(sketch).params.centres
+    expected = UnrolledDecoder(3).decode(sketch).params.centers
     setup = "from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder"
-    code = "UnrolledDecoder(3).decode(sketch).params.centres"
+    code = "UnrolledDecoder(3).decode(sketch).params.centers"
     assert np.array_equal(decoded(sketch, setup, code, tmp_path), expected)
 
 

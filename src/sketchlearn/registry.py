@@ -17,14 +17,8 @@ from typing import Any
 from sketchlearn.discovery import classes_declaring
 from sketchlearn.errors import SketchFileError
 from sketchlearn.files.durable import write_file
-from sketchlearn.files.weights import (
-    INDEX,
-    ModelInfo,
-    Weights,
-    packaged_weights,
-    read_index,
-    save_weights,
-)
+from sketchlearn.files.models import INDEX, ModelInfo, packaged_weights, read_index
+from sketchlearn.files.weights import Weights, save_weights
 
 __all__ = [
     "ModelInfo",

@@ -27,10 +27,10 @@ from sketchlearn.features.network import (
     NetworkFeatures,
 )
 from sketchlearn.features.scaling import Origin, Scaling
+from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import (
     Weights,
     load_weights,
-    packaged_weights,
     save_weights,
     tensors_digest,
 )

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sketchlearn.arithmetic import exact
 from sketchlearn.arithmetic.exact import (
+    FEATURE_BITS,
     SAFE_ROWS,
     Int128Array,
     frac_bits_for,
@@ -111,3 +113,13 @@ def test_arrays_cannot_be_changed_behind_a_sketch():
     array = Int128Array.zeros(3)
     with pytest.raises(ValueError, match="read-only"):
         array.hi[0] = 1
+
+
+def test_sums_of_the_largest_features_leave_one_bit_of_64_to_spare():
+    assert SAFE_ROWS * 2**FEATURE_BITS == 2**62
+
+
+def test_floats_decide_a_comparison_only_where_their_rounding_cannot():
+    rounding = 2**24 * 2.0**-53 / 2  # of the norm of the longest total, at worst
+
+    assert rounding < exact._ROUGHLY < 2 * rounding

@@ -8,7 +8,8 @@ import torch
 
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.clusters.ckm_descent import CKMObjective, CKMSpec, fit_frame
-from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM, draw_units
+from sketchlearn.decoders.clusters.ckm_units import draw_units
+from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.meta import ckm
 from sketchlearn.meta.ckm import TensorObjective, TrainableCKM
 from sketchlearn.registry import load_model
@@ -136,4 +137,4 @@ def test_training_goes_on_from_the_frozen_model():
     again = TrainableCKM.thaw(model.freeze())
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name])
-    assert model.freeze().numbers["rate"] == -1.5
+    assert model.freeze().learned["rate"] == -1.5

@@ -8,20 +8,18 @@ import pytest
 from scipy.special import erf
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.networks.forward import (
+from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.networks.layers import (
     Affine,
-    FrozenNetwork,
     Gelu,
     LayerNorm,
-    NetworkSpec,
     Relu,
     Residual,
     Scale,
     Sigmoid,
     Tanh,
-    initial_tensors,
-    spectral_bound,
 )
+from sketchlearn.networks.lipschitz import spectral_bound
 
 RESNET = NetworkSpec(5, 3, kind="resnet", depth=2, width=7)
 TRANSFORMER = NetworkSpec(5, 3, kind="transformer", depth=2, width=7, head="sigmoid")

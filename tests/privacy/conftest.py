@@ -1,9 +1,12 @@
-"""A ledger in a file, for every test that asks for one."""
+"""Ledgers and sketches, for every test that asks for one."""
 
 import pytest
 
 from privacy.ledgers import CAPS
+from privacy.releases import PHI, PROMISE, ROWS
 from sketchlearn.privacy.ledger import Ledger
+from sketchlearn.privacy.release import release
+from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 @pytest.fixture
@@ -14,3 +17,28 @@ def path(tmp_path):
 @pytest.fixture
 def book(path):
     return Ledger(path, **CAPS)
+
+
+@pytest.fixture(scope="session")
+def exact():
+    return sketch_rows(ROWS, PHI)
+
+
+@pytest.fixture
+def ample():
+    """A ledger in memory with room for much."""
+    return Ledger.ephemeral(epsilon=50.0, delta=1e-3, pure_epsilon=5.0)
+
+
+@pytest.fixture
+def swaps():
+    """A ledger of replaced rows, whose number is public."""
+    return Ledger.ephemeral(
+        epsilon=50.0, delta=1e-3, pure_epsilon=5.0, neighbours="replace"
+    )
+
+
+@pytest.fixture(scope="session")
+def private(exact):
+    book = Ledger.ephemeral(epsilon=1.0, delta=1e-6)
+    return release(exact, **PROMISE, ledger=book)

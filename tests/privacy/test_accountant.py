@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import BudgetExceeded, PrivacyError
+from sketchlearn.privacy import accountant
 from sketchlearn.privacy.accountant import Spending, Terms
 from sketchlearn.privacy.charge import Charge
 from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, zcdp_rho
@@ -363,3 +364,10 @@ def test_a_charge_of_the_wrong_kind_is_refused(values):
 def test_terms_of_the_wrong_kind_are_refused(values):
     with pytest.raises(PrivacyError):
         Terms(**{"epsilon": 1.0, "delta": DELTA, **values})
+
+
+def test_what_is_set_aside_pays_for_the_discrete_noise_of_all_charges():
+    most = 2 * accountant.LATTICE_ODDS * sqrt(accountant.MOST_CHARGES)
+
+    assert most <= accountant._ASIDE <= 2 * most
+    assert accountant.LATTICE_ODDS * 2**32 == 1

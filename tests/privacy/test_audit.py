@@ -10,7 +10,13 @@ import pytest
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.privacy.audit import AuditReport, audit, released_totals
+from sketchlearn.privacy import game
+from sketchlearn.privacy.audit import (
+    FEWEST_RELEASES,
+    AuditReport,
+    audit,
+    released_totals,
+)
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.privacy.noise import discrete_gaussian
@@ -248,3 +254,25 @@ def test_audit_is_a_function_whatever_was_imported_before():
     code = "import sketchlearn as sl; sl.AuditReport"
     code += "; assert callable(sl.audit)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_bounds_of_an_audit_hold_together_with_the_confidence_it_states(
+    monkeypatch,
+):
+    computed = []
+    for name in ("_upper", "_lower"):
+        real = getattr(game, name)
+        counted = lambda hits, n, real=real: computed.append(n) or real(hits, n)  # noqa: E731
+        monkeypatch.setattr(game, name, counted)
+    tables = np.random.default_rng(0).normal(size=(2, 1000, 5))
+    game.play(*tables, 1e-6, gaussian=True)
+
+    assert 1e-7 < len(computed) * game.CHANCE_OF_ERROR < 1e-6
+
+
+def test_no_audit_is_too_short_to_find_that_there_is_no_noise():
+    fewest = FEWEST_RELEASES
+    tables = np.zeros((fewest, 3)), np.ones((fewest, 3))
+    assert game.play(*tables, 1e-6, gaussian=False)[0] > 3
+    short = [table[: fewest // 10] for table in tables]
+    assert game.play(*short, 1e-6, gaussian=False)[0] < 1

@@ -4,6 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from math import exp, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -218,3 +219,29 @@ def test_only_the_given_source_is_used(monkeypatch):
     drawn = discrete_gaussian(2**46, 50, random_bytes=source)
     assert drawn == discrete_gaussian(2**46, 50, random_bytes=again)
     discrete_laplace(1, 3, random_bytes=source)
+
+
+def test_the_table_of_geometric_draws_ends_where_64_bits_do():
+    with mpmath.workdps(60):
+        tail = [mpmath.floor(mpmath.exp(-k) * 2**64) for k in range(1, 50)]
+
+    assert noise._THRESHOLDS.tolist() == [int(value) for value in tail if value][::-1]
+
+
+def test_the_largest_vectors_of_noise_stay_within_64_bits():
+    steps = len(noise._THRESHOLDS) + 1
+
+    assert 2**61 < (noise.VECTOR_LIMIT + 1) * steps < 2**63
+
+
+def test_floats_decide_coins_only_where_they_are_surely_right():
+    rng = np.random.default_rng(0)
+    exponents = rng.uniform(0, 44, 2000)
+    with mpmath.workdps(60):
+        errors = [
+            abs(mpmath.exp(-mpmath.mpf(float(x))) - mpmath.mpf(float(p)))
+            for x, p in zip(exponents, np.exp(-exponents), strict=True)
+        ]
+
+    # The exponent is off by a few units in the last place, as is the draw.
+    assert 2**10 * max(*errors, 2.0**-50) < noise.WINDOW < 2.0**-24

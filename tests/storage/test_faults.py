@@ -421,6 +421,7 @@ def test_old_litter_of_the_same_name_is_removed_at_the_next_save(path):
         (path.parent / name).touch()
     for name in [litter, *others]:
         os.utime(path.parent / name, (0, time.time() - 3700))
+    os.utime(path.parent / recent, (0, time.time() - 3400))  # may still be written to
     save(NEW, path)
 
     assert sorted(os.listdir(path.parent)) == sorted([recent, *others, "a.sketch"])

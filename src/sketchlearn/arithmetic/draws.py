@@ -16,6 +16,7 @@ from sketchlearn.arithmetic.elementary import cosines_of_turns, log, sequential_
 __all__ = ["Draws", "hash_keys"]
 
 _GOLDEN = 0x9E3779B97F4A7C15
+"""Step of splitmix64: 2**64 over the golden ratio, odd. Part of every drawn weight."""
 
 
 class Draws:

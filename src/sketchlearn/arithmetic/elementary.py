@@ -37,10 +37,14 @@ _LN2_HIGH = float.fromhex("0x1.62E42FEFA3800p-1")
 """ln 2 in 42 bits: its products with exponents are exact."""
 
 _LN2_LOW = float.fromhex("0x1.EF35793C76730p-45")
+"""What is left of it."""
+
 TURN = 6.283185307179586
 """2π, the nearest float64."""
 
 _CDF_STEPS, _CDF_REACH = 1024, 8
+"""Φ is tabled at multiples of 1/1024 up to 8, beyond which it is 1 to 15 digits. Part
+of every sketch of a network with GELU."""
 
 
 def _inverse_factorials(count: int) -> list[float]:
@@ -51,7 +55,10 @@ def _inverse_factorials(count: int) -> list[float]:
 
 
 _EXP = _inverse_factorials(15)
+"""Power series of the exponential: beyond, terms are below 2**-60."""
+
 _LOG = [2.0 / (2 * n + 1) for n in range(13)]
+"""The same of the logarithm."""
 
 
 def floor_log2(value: float) -> int:

@@ -34,7 +34,12 @@ FEATURE_BITS = 44
 SAFE_ROWS = 2**18
 """This many integer features add up in int64 with one bit to spare."""
 
-_MASK = (1 << 64) - 1
+_LOW_WORD = (1 << 64) - 1
+"""The lower 64 bits."""
+
+_ROUGHLY = 1e-9
+"""Comparisons closer than this are made again with Python integers; the float64 values
+that decide the others are off by 2**-51 at most, norms of 2**24 entries by 2**-30."""
 
 
 def frac_bits_for(bound: float) -> int:
@@ -85,7 +90,7 @@ def lattice_sum(features: NDArray[np.floating], frac_bits: int) -> NDArray[np.in
     offset = np.float64(1.5 * 2.0 ** (52 - frac_bits))
     shifted: NDArray[np.float64] = np.add(features, offset, dtype=np.float64)
     total: NDArray[np.int64] = np.add.reduce(shifted.view(np.int64), axis=0)
-    correction = (len(features) * int(offset.view(np.int64))) & _MASK
+    correction = (len(features) * int(offset.view(np.int64))) & _LOW_WORD
     # Wraps modulo 2**64 by design: the true total is below 2**63.
     wrapped = total.view(np.uint64) - np.uint64(correction)
     return wrapped.view(np.int64)
@@ -153,7 +158,7 @@ class Int128Array:
         if any(not -(1 << 127) <= value < (1 << 127) for value in items):
             raise RowRangeError("a value does not fit in 128 bits.")
         hi = np.array([value >> 64 for value in items], np.int64)
-        lo = np.array([value & _MASK for value in items], np.uint64)
+        lo = np.array([value & _LOW_WORD for value in items], np.uint64)
         return Int128Array(hi, lo)
 
     def to_ints(self) -> list[int]:
@@ -191,14 +196,15 @@ class Int128Array:
     def within(self, low: int, high: int) -> bool:
         """Whether every entry lies in [low, high]."""
         rough = self._rough()
-        if (rough > low + 1e-9 * abs(low)).all() and (rough < high * (1 - 1e-9)).all():
+        above = rough > low + _ROUGHLY * abs(low)
+        if (above & (rough < high - _ROUGHLY * abs(high))).all():
             return True
         return all(low <= value <= high for value in self.to_ints())
 
     def norm_at_most(self, bound: int) -> bool:
         """Whether the L2 norm is at most ``bound``, decided exactly."""
         rough = float(np.linalg.norm(self._rough()))
-        if rough < bound * (1 - 1e-9):
+        if rough < bound * (1 - _ROUGHLY):
             return True
         return sum(value * value for value in self.to_ints()) <= bound * bound
 

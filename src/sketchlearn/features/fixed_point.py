@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sketchlearn.arithmetic.elementary import ceil_log2, gelu, sigmoid, tanh
 from sketchlearn.arithmetic.products import LIMIT, WholeMatrix, largest_magnitude
 from sketchlearn.errors import RowRangeError
-from sketchlearn.networks.forward import (
+from sketchlearn.networks.layers import (
     Affine,
     Gelu,
     LayerNorm,

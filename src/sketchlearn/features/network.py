@@ -38,7 +38,8 @@ from sketchlearn.features.fields import (
 from sketchlearn.features.fixed_point import FixedPointNetwork
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Origin, Scaling
-from sketchlearn.files.weights import packaged_weights, tensors_digest
+from sketchlearn.files.models import packaged_weights
+from sketchlearn.files.weights import tensors_digest
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, spec_from_dict
 
 __all__ = [

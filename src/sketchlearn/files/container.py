@@ -50,12 +50,19 @@ MAX_BYTES = 2**30
 """Larger files, and maps that take more memory to build, are refused unless asked
 for."""
 
+MOST_NESTED = 32
+"""Most lists and mappings of a header inside one another: far fewer than Python's own
+limit, so that whoever walks through them comes back."""
+
 NEWEST = 2
 """The newest version of a file that this library reads."""
 
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}
+"""Types of numbers in a file, by the names of safetensors."""
+
 _DTYPE_NAMES = {np.dtype(text): name for name, text in _DTYPES.items()}
 _DIGEST_FIELD = b'"digest":"'
+
 _FOREIGN = {
     b"PAR1": "a Parquet file; sketch it with sketch_rows",
     b"ARROW1": "an Arrow file; sketch it with sketch_rows",
@@ -64,6 +71,7 @@ _FOREIGN = {
     b"\x1f\x8b": "a gzip file; decompress it first",
     b"\x80": "a pickle, which could run any code; ask for a file written by save",
 }
+"""What files of others start with, and what to do with them."""
 
 _Layout = dict[str, tuple[str, tuple[int, ...]]]
 Contents = tuple[dict[str, str], dict[str, NDArray[Any]]]
@@ -193,8 +201,8 @@ def parse_json(text: str, part: str) -> dict[str, Any]:
 def parse_canonical(text: str, part: str) -> dict[str, Any]:
     """Parse what :func:`canonical_json` wrote, and nothing else.
 
-    One text, one value: no duplicate keys, no spaces, no NaN, and no more than 32
-    values inside one another, so that whoever walks through it comes back.
+    One text, one value: no duplicate keys, no spaces, no NaN, and no more than
+    ``MOST_NESTED`` values inside one another.
     """
     parsed = parse_json(text, part)
     try:
@@ -206,7 +214,7 @@ def parse_canonical(text: str, part: str) -> dict[str, Any]:
     return parsed
 
 
-def is_shallow(value: Any, left: int = 32) -> bool:
+def is_shallow(value: Any, left: int = MOST_NESTED) -> bool:
     """Whether at most ``left`` lists and mappings are inside one another."""
     if not isinstance(value, dict | list):
         return True

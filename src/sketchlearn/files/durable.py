@@ -24,7 +24,8 @@ if sys.platform == "darwin":
 __all__ = ["open_regular", "retry", "sync", "sync_folder", "write_file"]
 
 STALE_SECONDS = 3600
-"""Temporary files of killed writers are removed when they are older than this."""
+"""Temporary files of killed writers are removed when they are older than this: no save
+takes an hour."""
 
 _T = TypeVar("_T")
 

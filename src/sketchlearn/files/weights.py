@@ -2,28 +2,25 @@
 
 A file is the library's container (:mod:`sketchlearn.files.container`) with float32
 tensors, an architecture (``spec``) and a model card (``card``), both JSON. What the
-tensors compute is not known here. Some files come with the package, in its folder
-``models`` with an index of their checksums.
+tensors compute is not known here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
 import io
 import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from importlib.resources.abc import Traversable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.errors import MissingFileError, SketchFileError, UnsavableError
+from sketchlearn.errors import SketchFileError, UnsavableError
 from sketchlearn.files.container import (
     MAX_BYTES,
     Contents,
@@ -40,27 +37,23 @@ from sketchlearn.files.container import (
 from sketchlearn.files.durable import open_regular, write_file
 
 __all__ = [
-    "ModelInfo",
     "Weights",
-    "find_model",
+    "decode_weights",
+    "encode_weights",
     "load_weights",
-    "packaged_weights",
-    "read_index",
     "save_weights",
     "tensors_digest",
 ]
 
-MODELS: Traversable = importlib.resources.files("sketchlearn") / "models"
-"""Folder of the weights that come with the package."""
-
-INDEX = "models.json"
-
-_FIELDS = {
+_WEIGHTS_FIELDS = {
     "format": "sketchlearn-weights",
     "version": "1",
     "kind": "[a-z][a-z0-9-]{0,39}",
 }
-_SPEC, _CARD = "spec.json", "card.json"  # as tensors: the header is too small for them
+"""Patterns of the fields."""
+
+_SPEC, _CARD = "spec.json", "card.json"
+"""Texts that are tensors: the header is too small for them."""
 
 
 @final
@@ -96,7 +89,7 @@ class Weights:
     model: str = ""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(_FIELDS["kind"], self.kind):
+        if not re.fullmatch(_WEIGHTS_FIELDS["kind"], self.kind):
             raise UnsavableError(
                 f"kind must be up to 40 small letters, digits and -; got {self.kind!r}."
             )
@@ -108,35 +101,7 @@ class Weights:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file these weights make, as 64 hexadecimal digits."""
-        return hashlib.sha256(_encode(self)).hexdigest()
-
-
-@final
-@dataclass(frozen=True)
-class ModelInfo:
-    """What the index knows of weights that come with the package.
-
-    Parameters
-    ----------
-    name, task, kind : str
-        What to call them, what they are for, and what they are weights of.
-    summary : str
-        One sentence.
-    file : str
-        Name of the file in the folder of models.
-    checksum : str
-        SHA-256 of the file.
-    size_bytes : int
-        Size of the file.
-    """
-
-    name: str
-    task: str
-    kind: str
-    summary: str
-    file: str
-    checksum: str
-    size_bytes: int
+        return hashlib.sha256(encode_weights(self)).hexdigest()
 
 
 def save_weights(weights: Weights, path: str | os.PathLike[str]) -> None:
@@ -158,7 +123,7 @@ def save_weights(weights: Weights, path: str | os.PathLike[str]) -> None:
     ...     load_weights(f"{folder}/w.safetensors").digest == weights.digest
     True
     """
-    write_file(os.path.realpath(path), _encode(weights))
+    write_file(os.path.realpath(path), encode_weights(weights))
 
 
 def load_weights(
@@ -186,7 +151,7 @@ def load_weights(
             raise SketchFileError(
                 f"{name!r} is larger than max_bytes: {size} bytes, {max_bytes} allowed."
             )
-        return _decode(stream.read(), repr(name), checksum)
+        return decode_weights(stream.read(), repr(name), checksum)
 
 
 def tensors_digest(tensors: Mapping[str, NDArray[Any]]) -> str:
@@ -195,61 +160,13 @@ def tensors_digest(tensors: Mapping[str, NDArray[Any]]) -> str:
     return hashlib.sha256(header + payload).hexdigest()
 
 
-def read_index() -> dict[str, ModelInfo]:
-    """Every model that comes with the package, by name."""
-    entries = json.loads((MODELS / INDEX).read_text("utf-8"))
-    return {name: ModelInfo(name=name, **entries[name]) for name in sorted(entries)}
-
-
-def find_model(name: str) -> ModelInfo:
-    """What the index knows of a model, or an error that lists the names it has."""
-    index = read_index()
-    if name not in index:
-        raise MissingFileError(
-            f"there is no model {name!r} in this release. It has: "
-            f"{', '.join(index) or 'none'}."
-        )
-    return index[name]
-
-
-def packaged_weights(name: str, *, checksum: str | None = None) -> Weights:
-    """Weights that come with the package; read once per process.
-
-    Parameters
-    ----------
-    name : str
-        As in the index.
-    checksum : str, optional
-        Refuse any other version of these weights.
-    """
-    info = find_model(name)
-    if checksum not in (None, info.checksum):
-        raise SketchFileError(
-            f"model {name!r} of this release has checksum {info.checksum[:12]}.., and "
-            f"{str(checksum)[:12]}.. is asked for. Install the release of sketchlearn "
-            "that has it."
-        )
-    return _read_packaged(info)
-
-
-@lru_cache(maxsize=16)
-def _read_packaged(info: ModelInfo) -> Weights:
-    file = MODELS / info.file
-    if not file.is_file():
-        raise MissingFileError(
-            f"the file {info.file!r} of model {info.name!r} is missing: the "
-            "installation is incomplete. Install sketchlearn again."
-        )
-    weights = _decode(file.read_bytes(), f"model {info.name!r}", info.checksum)
-    return replace(weights, model=info.name)
-
-
-def _encode(weights: Weights) -> bytes:
+def encode_weights(weights: Weights) -> bytes:
+    """The bytes of a file."""
     return encode(_pack(weights), None, "")
 
 
 def _pack(weights: Weights) -> Contents:
-    metadata = {**_FIELDS, "kind": weights.kind}
+    metadata = {**_WEIGHTS_FIELDS, "kind": weights.kind}
     tensors: dict[str, NDArray[Any]] = {
         **weights.tensors,
         _SPEC: _text_tensor(weights.spec),
@@ -258,7 +175,8 @@ def _pack(weights: Weights) -> Contents:
     return metadata, tensors
 
 
-def _decode(data: bytes, where: str, checksum: str | None) -> Weights:
+def decode_weights(data: bytes, where: str, checksum: str | None) -> Weights:
+    """The weights in the bytes of a file that messages call ``where``."""
     try:
         found = hashlib.sha256(data).hexdigest()
         if checksum is not None and found != checksum.lower():
@@ -274,9 +192,9 @@ def _decode(data: bytes, where: str, checksum: str | None) -> Weights:
 
 def _unpack(contents: Contents) -> Weights:
     metadata, tensors = contents
-    if metadata["format"] != _FIELDS["format"]:
+    if metadata["format"] != _WEIGHTS_FIELDS["format"]:
         fail("holds a sketch or a map, not weights. Read it with sketchlearn.load.")
-    require_fields(metadata, _FIELDS)
+    require_fields(metadata, _WEIGHTS_FIELDS)
     learned = dict(tensors)
     spec, card = (_parsed_tensor(name, learned) for name in (_SPEC, _CARD))
     weights = Weights(metadata["kind"], spec, learned, card)

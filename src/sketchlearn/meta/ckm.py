@@ -13,19 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, final
 
-from sketchlearn.decoders.clusters.ckm_descent import (
-    FRAME_BLUR,
-    FRAME_RATE,
-    FRAME_SPREAD,
-    LEAST_SPREAD,
-    MAX_LOG,
-    CKMSpec,
-)
-from sketchlearn.decoders.clusters.iterative_ckm import (
-    AXES_SHARE,
-    MAX_RATE,
-    IterativeCKM,
-)
+from sketchlearn.decoders.clusters.ckm_descent import CKMSpec, CKMTuning
+from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.descent import descend
@@ -33,6 +22,9 @@ from sketchlearn.meta.differentiable import activate
 from sketchlearn.meta.networks import export_tensors, import_tensors
 
 __all__ = ["TensorFit", "TensorObjective", "TrainableCKM", "damp", "fit_frame"]
+
+TUNING = CKMTuning()
+"""What shipped weights are trained with."""
 
 
 @final
@@ -57,7 +49,7 @@ class TrainableCKM(nn.Module):
         self.spec = spec
         first = IterativeCKM.initial(spec, seed)
         self.numbers = nn.ParameterDict(
-            {name: nn.Parameter(torch.zeros(())) for name in first.numbers}
+            {name: nn.Parameter(torch.zeros(())) for name in first.learned}
         )
         if spec.sketch_size:
             self.weight = nn.Parameter(torch.zeros(first.tensors["weight"].shape))
@@ -114,7 +106,7 @@ class TrainableCKM(nn.Module):
         point = descend(
             objective,
             first,
-            rate=numbers["rate"].exp().clamp_max(MAX_RATE),
+            rate=numbers["rate"].exp().clamp_max(TUNING.max_rate),
             n_steps=spec.n_steps,
             optimiser=spec.optimiser,
             schedule="cosine",
@@ -127,7 +119,7 @@ class TrainableCKM(nn.Module):
         law = self.numbers
         common = self._by_sizes("radius", n_units, n_features)
         radii = common[..., None] * (law["spread"].exp() * positions).exp()
-        n_axes = n_features.clamp_max(int(AXES_SHARE * n_units))
+        n_axes = n_features.clamp_max(int(TUNING.axes_share * n_units))
         is_axis = torch.arange(n_units) < n_axes[..., None]
         axes = law["axis"].exp() * torch.eye(width, n_units)
         return torch.where(
@@ -192,7 +184,7 @@ class TensorObjective:
         if self.spec.atoms == "point":
             return centroids, torch.zeros_like(self.unit)
         # So far that nothing overflows; no cluster is that much wider than all rows.
-        logs = point[..., -1:, :].clamp(-MAX_LOG, MAX_LOG)
+        logs = point[..., -1:, :].clamp(-TUNING.max_log, TUNING.max_log)
         return centroids, (self.unit * logs.exp()).square()
 
     def _misfit(self, centroids: Tensor, variances: Tensor) -> Tensor:
@@ -224,19 +216,19 @@ def fit_frame(spec: CKMSpec, target: Tensor, matrix: Tensor) -> tuple[Tensor, Te
     if spec.atoms == "point":
         return nothing, one
     given = target.detach(), matrix.detach()
-    unit = FRAME_SPREAD * one
+    unit = TUNING.frame_spread * one
     no_pull = target.new_zeros(())
-    objective = TensorObjective(spec, *given, nothing, unit, no_pull, FRAME_BLUR)
+    objective = TensorObjective(spec, *given, nothing, unit, no_pull, TUNING.frame_blur)
     point = descend(
         objective,
         torch.cat([nothing, nothing], dim=-2),
-        rate=FRAME_RATE,
+        rate=TUNING.frame_rate,
         n_steps=spec.n_steps // 2,
         schedule="cosine",
         backward_steps=0,
     )
     centre, logs = (unit * point[..., :1, :]), point[..., 1:, :]
-    return centre, (unit * logs.exp()).clamp(LEAST_SPREAD, 1.0)
+    return centre, (unit * logs.exp()).clamp_max(1.0)
 
 
 def damp(variances: Tensor, matrix: Tensor) -> Tensor:

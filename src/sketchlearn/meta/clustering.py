@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from sketchlearn.decoders.clusters.iterative_ckm import MAX_PADDED, draw_units
+from sketchlearn.decoders.clusters.ckm_units import MAX_PADDED, draw_units
 from sketchlearn.meta.backend import Tensor, torch
 from sketchlearn.meta.datasets import MetaDataset
 

@@ -16,12 +16,12 @@ from typing_extensions import override
 
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.networks.forward import (
-    NORM_EPS,
     FrozenNetwork,
     NetworkSpec,
     frozen_tensors,
     initial_tensors,
 )
+from sketchlearn.networks.layers import NORM_EPS
 
 __all__ = [
     "Network",

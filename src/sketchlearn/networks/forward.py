@@ -12,49 +12,45 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import prod, sqrt
 from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, expit
 
 from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.networks.layers import (
+    NORM_EPS,
+    Affine,
+    Array,
+    Gelu,
+    Layer,
+    LayerNorm,
+    Relu,
+    Residual,
+    Scale,
+    Sigmoid,
+    Tanh,
+    chain,
+)
 
 __all__ = [
-    "Affine",
     "FrozenNetwork",
-    "Gelu",
     "Head",
-    "Layer",
-    "LayerNorm",
     "NetworkKind",
     "NetworkSpec",
-    "Relu",
-    "Residual",
-    "Scale",
-    "Sigmoid",
-    "Tanh",
     "frozen_tensors",
     "initial_tensors",
     "spec_from_dict",
-    "spectral_bound",
 ]
 
 NetworkKind = Literal["linear", "resnet", "transformer"]
 Head = Literal["tanh", "sigmoid"]
 
 Spec = TypeVar("Spec")
-Array: TypeAlias = NDArray[np.float64]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
-NORM_EPS = 1e-5
-"""Added to a variance under the root, in both kinds of norm."""
-
-_GELU_SLOPE = 1.12891
-"""The steepest slope of the GELU, at the square root of 2, rounded up."""
-
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
+"""Tensors of a batch norm; a layer norm has the first two."""
 
 
 @final
@@ -169,7 +165,7 @@ class FrozenNetwork:
 
     def __call__(self, inputs: NDArray[np.floating]) -> Array:
         """(..., n_inputs) → (..., n_outputs), in float64."""
-        return _chain(self.layers, np.asarray(inputs, np.float64))
+        return chain(self.layers, np.asarray(inputs, np.float64))
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -209,107 +205,6 @@ class FrozenNetwork:
         return array
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """x → W x + b."""
-
-    weight: Array  # (n_out, n_in)
-    bias: Array  # (n_out,)
-
-    def __call__(self, x: Array) -> Array:
-        """(..., n_in) → (..., n_out)."""
-        result: Array = x @ self.weight.T + self.bias
-        return result
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """x → gain x + shift, number by number: a batch norm of fixed statistics."""
-
-    gain: Array
-    shift: Array
-
-    def __call__(self, x: Array) -> Array:
-        """(..., n) → (..., n)."""
-        return x * self.gain + self.shift
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LayerNorm:
-    """A vector with its mean taken off and its spread made one, then scaled."""
-
-    gain: Array
-    shift: Array
-    eps: float = NORM_EPS
-
-    def __call__(self, x: Array) -> Array:
-        """(..., n) → (..., n)."""
-        away = x - x.mean(axis=-1, keepdims=True)
-        variance = np.square(away).mean(axis=-1, keepdims=True)
-        result: Array = away / np.sqrt(variance + self.eps) * self.gain + self.shift
-        return result
-
-
-@final
-@dataclass(frozen=True)
-class Relu:
-    """x → max(x, 0)."""
-
-    def __call__(self, x: Array) -> Array:
-        """Number by number."""
-        return np.maximum(x, 0.0)
-
-
-@final
-@dataclass(frozen=True)
-class Gelu:
-    """x → x times the share of a standard normal law below x."""
-
-    def __call__(self, x: Array) -> Array:
-        """Number by number."""
-        result: Array = 0.5 * x * (1 + erf(x / sqrt(2)))
-        return result
-
-
-@final
-@dataclass(frozen=True)
-class Tanh:
-    """The hyperbolic tangent."""
-
-    def __call__(self, x: Array) -> Array:
-        """Number by number."""
-        return np.tanh(x)
-
-
-@final
-@dataclass(frozen=True)
-class Sigmoid:
-    """x → 1 / (1 + exp(-x))."""
-
-    def __call__(self, x: Array) -> Array:
-        """Number by number."""
-        result: Array = expit(x)
-        return result
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Residual:
-    """Layers that add to what they are given: x → x + body(x)."""
-
-    body: tuple[Layer, ...]
-
-    def __call__(self, x: Array) -> Array:
-        """(..., width) → (..., width)."""
-        return x + _chain(self.body, x)
-
-
-Layer: TypeAlias = Affine | Scale | LayerNorm | Relu | Gelu | Tanh | Sigmoid | Residual
-
-
 def initial_tensors(spec: NetworkSpec, seed: int = 0) -> dict[str, NDArray[np.float32]]:
     r"""Fresh weights of a network, uniform in :math:`\pm 1/\sqrt{fan\ in}`.
 
@@ -335,65 +230,6 @@ def initial_tensors(spec: NetworkSpec, seed: int = 0) -> dict[str, NDArray[np.fl
             bound = shapes[f"{layer}.weight"][1] ** -0.5
             tensors[name] = rng.uniform(-bound, bound, shape)
     return {name: array.astype(np.float32) for name, array in tensors.items()}
-
-
-def spectral_bound(network: FrozenNetwork | Layer) -> float:
-    r"""A Lipschitz constant of a network, from the spectral norms of its layers.
-
-    .. math::
-        \rho = \prod_l \rho_l, \qquad \rho_l = \lVert W_l\rVert_2
-        \text{ or, for a residual block, } 1 + \rho_{body} .
-
-    * batch norm, in evaluation mode: :math:`\max_j |\gamma_j| / \sqrt{v_j +
-      \epsilon}`;
-    * layer norm: :math:`\max_j |\gamma_j| / \sqrt\epsilon`. Without :math:`\epsilon`
-      it has no Lipschitz constant, since inputs close to a constant vector are
-      magnified without limit; with :math:`\epsilon = 10^{-5}` it is 316, so bounds
-      of transformer networks are true and rarely useful;
-    * ReLU and tanh: 1, sigmoid: 1/4, GELU: 1.129.
-
-    Parameters
-    ----------
-    network : FrozenNetwork or layer
-        A network, or a layer of one.
-
-    Returns
-    -------
-    float
-        A number :math:`\rho` with :math:`\lVert f(x) - f(y)\rVert \le \rho \lVert x
-        - y\rVert` up to rounding.
-
-    References
-    ----------
-    Paper, generalization bounds (:math:`\rho_\psi`).
-
-    Examples
-    --------
-    >>> layer = Affine(np.diag([3.0, 1.0]), np.zeros(2))
-    >>> round(spectral_bound(layer) * spectral_bound(Sigmoid()), 9)
-    0.75
-    """
-    match network:
-        case FrozenNetwork():
-            return prod(spectral_bound(layer) for layer in network.layers)
-        case Residual():
-            return 1.0 + prod(spectral_bound(layer) for layer in network.body)
-        case Affine():
-            return _spectral_norm(network.weight)
-        case Scale():
-            return float(np.abs(network.gain).max())
-        case LayerNorm():
-            return float(np.abs(network.gain).max()) / sqrt(network.eps)
-        case Gelu():
-            return _GELU_SLOPE
-        case Relu() | Tanh():
-            return 1.0
-        case Sigmoid():
-            return 0.25
-    raise FeatureMapError(
-        f"no Lipschitz constant is known for a layer of type {type(network).__name__}. "
-        "Pass a FrozenNetwork."
-    )
 
 
 def frozen_tensors(
@@ -431,12 +267,6 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
         raise FeatureMapError(f"{cls.__name__} has wrong fields: {error}.") from error
 
 
-def _chain(layers: tuple[Layer, ...], x: Array) -> Array:
-    for layer in layers:
-        x = layer(x)
-    return x
-
-
 def _shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors of a network by name."""
     if spec.kind == "linear":
@@ -459,9 +289,3 @@ def _affine_shapes(name: str, n_in: int, n_out: int) -> dict[str, tuple[int, ...
 def _norm_shapes(name: str, spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
     parts = _STATISTICS if spec.kind == "resnet" else _STATISTICS[:2]
     return {f"{name}.{part}": (spec.width,) for part in parts}
-
-
-def _spectral_norm(matrix: Array) -> float:
-    """Through the smaller Gram matrix: weights may have twenty thousand columns."""
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    return sqrt(max(float(np.linalg.eigvalsh(wide @ wide.T)[-1]), 0.0))

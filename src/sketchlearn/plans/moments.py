@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,30 @@ AUTO_SIZE = 2**19
 LEAST_IMPORTANCE = 2.0**-12
 """Smallest weight of a feature in Ω, which has so many bits for it."""
 
-_NARROW = 2.0**-12
-"""Quartiles closer than this part of the range need a finer rounding."""
+
+@final
+@dataclass(frozen=True)
+class MomentPlanTuning:
+    """Hand-tuned numbers of a plan of second moments."""
+
+    narrow: float = 2.0**-12
+    """Quartiles closer than this part of the range need a finer rounding. Set by the
+    error of the variance of what one row far out leaves of the range; a larger one
+    makes sketches of usual rows slower (``benchmarks/sketching.py``)."""
+
+    kept_of_few: float = 0.9
+    """Least share of the features for which leaving out the others is worth a second or
+    third column. Set by the LRE of ``benchmarks/pca.py`` on training sets, with the
+    learned decoder."""
+
+    kept_of_many: float = 0.8
+    """The same where there are many."""
+
+    many_features: int = 100
+    """From where on there are."""
+
+
+_PLAN = MomentPlanTuning()
 
 
 def plan_second_moments(
@@ -60,6 +82,7 @@ def plan_second_moments(
     rows: NDArray[np.floating] | None = None,
     by_spread: bool = False,
     seed: int = 0,
+    tuning: MomentPlanTuning = _PLAN,
 ) -> MomentFeatures | CrossMomentFeatures:
     r"""The map whose sketch holds as much of the second moment as there is room for.
 
@@ -91,6 +114,8 @@ def plan_second_moments(
         of a covariance do, rather than all alike.
     seed : int
         Seed of Ω and of the subset.
+    tuning : MomentPlanTuning
+        Hand-tuned numbers.
     """
     d, targets = n_features, np.arange(n_features - n_targets, n_features)
     importance = _spread(scaling) if by_spread else None
@@ -99,7 +124,7 @@ def plan_second_moments(
         sketch_size = auto_size(d, n_targets)
     sketch_size = require_positive_int("sketch_size", sketch_size)
     active = _varying(rows) if scaling.origin == "data" else None
-    seen = active is not None and _is_seen(rows, active)
+    seen = active is not None and _is_seen(rows, active, tuning.narrow)
     if d * (d + 1) // 2 <= sketch_size:
         return MomentFeatures(
             d,
@@ -111,22 +136,9 @@ def plan_second_moments(
         )
     chosen = np.arange(d) if active is None else np.flatnonzero(active)
     chosen = np.setdiff1d(chosen, targets)
-    room = sketch_size // (1 + n_targets) - n_targets
-    if room < 1:
-        raise FeatureMapError(
-            f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
-            f"least {(1 + n_targets) ** 2}."
-        )
-    if not n_targets:
-        room = _worth_keeping(len(chosen), room)
-    if len(chosen) > room:
-        chosen = chosen[Draws(seed).permutation(len(chosen))]
-        if importance is not None:
-            chosen = chosen[np.argsort(-importance[chosen], kind="stable")]
-        chosen = chosen[:room]
-    kept = np.union1d(chosen, targets)
-    if not len(kept):
-        kept = np.array([0])
+    room = _room(len(chosen), sketch_size, n_targets, tuning)
+    chosen = _most_important(chosen, room, importance, seed)
+    kept = np.union1d(chosen, targets) if len(chosen) + n_targets else np.array([0])
     n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
     if asked == "auto" and n_columns < len(kept):
         _warn_of_compression(len(kept), n_columns)
@@ -203,7 +215,9 @@ def _varying(rows: NDArray[np.floating] | None) -> NDArray[np.bool_] | None:
     return None if rows is None else rows.max(axis=0) > rows.min(axis=0)
 
 
-def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bool:
+def _is_seen(
+    rows: NDArray[np.floating] | None, active: NDArray[np.bool_], narrow: float
+) -> bool:
     """Whether few bits of the range of these rows resolve most of them.
 
     Not where a feature was constant so far, or where half of its rows lie within a
@@ -213,7 +227,7 @@ def _is_seen(rows: NDArray[np.floating] | None, active: NDArray[np.bool_]) -> bo
         return False
     low = np.quantile(rows, 0.25, axis=0, method="higher")
     high = np.quantile(rows, 0.75, axis=0, method="lower")
-    width = (rows.max(axis=0) / 2 - rows.min(axis=0) / 2) * _NARROW
+    width = (rows.max(axis=0) / 2 - rows.min(axis=0) / 2) * narrow
     return not ((high > low) & (high - low < width)).any()
 
 
@@ -227,17 +241,41 @@ def _row_bits(seen: bool, reach: float, extra: int = 0) -> int:
     return min(ROW_BITS, most) if seen else most
 
 
-def _worth_keeping(n_active: int, sketch_size: int) -> int:
+def _room(
+    n_active: int, sketch_size: int, n_targets: int, tuning: MomentPlanTuning
+) -> int:
     """How many features to keep so that what is left fills the sketch best.
 
-    A second or third column is worth a tenth of the features, or a fifth of many:
-    measured on meta-training data, with the learned decoder.
+    Without targets, a second or third column is worth some of the features.
     """
-    columns, share = sketch_size // max(n_active, 1), 0.8 if n_active > 100 else 0.9
-    more = sketch_size // (columns + 1)
-    if columns in (1, 2) and more >= share * n_active:
-        return more
-    return sketch_size
+    room = sketch_size // (1 + n_targets) - n_targets
+    if room < 1:
+        raise FeatureMapError(
+            f"sketch_size={sketch_size} is too small for {n_targets} targets: use at "
+            f"least {(1 + n_targets) ** 2}."
+        )
+    columns = room // max(n_active, 1)
+    if n_targets or columns not in (1, 2):
+        return room
+    fewer = room // (columns + 1)
+    is_many = n_active > tuning.many_features
+    share = tuning.kept_of_many if is_many else tuning.kept_of_few
+    return fewer if fewer >= share * n_active else room
+
+
+def _most_important(
+    features: NDArray[np.int64],
+    count: int,
+    importance: NDArray[np.float64] | None,
+    seed: int,
+) -> NDArray[np.int64]:
+    """So many of the features: the most important ones, or random ones."""
+    if len(features) <= count:
+        return features
+    shuffled = features[Draws(seed).permutation(len(features))]
+    if importance is not None:
+        shuffled = shuffled[np.argsort(-importance[shuffled], kind="stable")]
+    return shuffled[:count]
 
 
 def moment_decoder(

@@ -37,21 +37,20 @@ from sketchlearn.privacy.mechanisms import (
     zcdp_rho,
 )
 
-__all__ = ["Spending", "Terms"]
+__all__ = ["LATTICE_ODDS", "Spending", "Terms"]
+
+LATTICE_ODDS = 2.0**-32
+"""Discrete noise is not quite Gaussian: the odds of a release are within a factor
+exp(eta) of those of rounded Gaussian noise, eta <= 2**-32 mu; a lattice too coarse for
+that is refused. (In zCDP discrete noise costs what Gaussian noise does, Canonne, Kamath
+and Steinke 2020, Theorem 14, and nothing is set aside.)"""
 
 MOST_CHARGES = 2**19
-"""Discrete noise is not quite Gaussian: the odds of a release are within a factor
-exp(eta) of those of rounded Gaussian noise, eta <= 2**-32 mu (``release`` refuses any
-coarser). Together, k releases cost at most 2 (eta_1 + ... + eta_k) <= 2**-31 sqrt(k) mu
-more than Gaussian ones, mu being that of all: 2**-21 mu for so many of them. (In zCDP
-discrete noise costs what Gaussian noise does, Canonne, Kamath and Steinke 2020, Theorem
-14, and nothing is set aside.)"""
-
-_DISCRETE = 2.0**-31
-"""What discrete noise costs beyond Gaussian noise, for each mu sqrt(k): see above."""
+"""Together, k releases cost at most 2 (eta_1 + ... + eta_k) <= 2**-31 sqrt(k) mu more
+than Gaussian ones, mu being that of all: less than 2**-21 mu for so many of them."""
 
 _ASIDE = 2.0**-21
-"""What the cap sets aside for it, for each mu: enough for ``MOST_CHARGES``."""
+"""What the cap sets aside for it, for each mu."""
 
 _ULP_UP = 1 + 2.0**-52
 """Puts back what one rounding may have taken."""
@@ -60,6 +59,7 @@ _SHIFT = 1074
 """Every float64 is a whole number of 2**-1074."""
 
 _ONE = 1 << _SHIFT
+"""One, in these steps."""
 
 
 @final
@@ -108,7 +108,8 @@ class Spending:
     def epsilon(self, delta: float) -> float:
         """An ε that everything keeps together at this δ, rounded up."""
         if not self.pure:
-            several = _DISCRETE * sqrt(self.n_charges) if self.n_charges > 1 else 0.0
+            k = self.n_charges
+            several = 2 * LATTICE_ODDS * sqrt(k) if k > 1 else 0.0
             return _gaussian(self.mu, delta) + several * self.mu
         rho = float(self.rho) * _ULP_UP
         both = zcdp_epsilon(rho, delta) if rho < MU_LIMIT**2 else inf

@@ -44,11 +44,11 @@ Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
 
 FEWEST_RELEASES = 1000
 """With fewer, the bounds say nothing even if there is no noise at all: at 500 in each
-half, none can be more than log(500 / log 1e8) = 3.3."""
+half, none can be more than log(500 / 19.1) = 3.3."""
 
 _ONE_BY_ONE = 200
 """Releases drawn as users draw them. The spread of 200 x 9 numbers finds noise that is
-a sixth too small (chi-square at 1e-8)."""
+a sixth too small (chi-square)."""
 
 
 @final

@@ -3,6 +3,10 @@
 Version 1 did not say which unit it is about: its owner can state it, once, in a line of
 its own, and the charges behind that line are of version 2. Lines that are in the chain
 and yet make no sense are refused, never guessed at.
+
+What is written keeps its words for ever: ``release`` in a line is ``release_id`` of a
+:class:`~sketchlearn.privacy.charge.Charge`, and its other fields are called alike.
+Numbers are hexadecimal texts.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ __all__ = [
 ]
 
 LEDGER_FORMAT, LEDGER_VERSION = "sketchlearn-ledger", 2
+"""What the first line of a new ledger says it is."""
 
 _CAPS = ("epsilon", "delta", "pure_epsilon")
 _UNIT = ("neighbours", "rows_per_unit")
@@ -44,7 +49,10 @@ _LINES = {
         "charge": {*_CHARGE, *_UNIT, "count_mode", "epsilon", "delta"},
     },
 }
+"""Fields of the two kinds of lines, by version."""
+
 _STATED = {*_UNIT, "time", "hash"}
+"""Fields of the line that states the unit of a ledger of version 1."""
 
 
 @final

@@ -22,12 +22,15 @@ __all__ = ["VECTOR_LIMIT", "RandomBytes", "discrete_gaussian", "discrete_laplace
 RandomBytes = Callable[[int], bytes]
 
 VECTOR_LIMIT = 2**56
-"""Largest sigma of the vectorised sampler; beyond, samples are drawn one by one."""
+"""Largest sigma of the vectorised sampler; beyond, samples are drawn one by one. Draws
+of up to 45 sigma stay within int64."""
 
 WINDOW = 2.0**-32
-"""Coins closer to their threshold than this are decided exactly."""
+"""Coins closer to their threshold than this are decided exactly. The float64 values of
+draw and threshold are off by less than 2**-48, so that it has 16 bits to spare."""
 
-_STEPS = 44  # floor(e**-44 * 2**64) is 1
+_TABLED = 44
+"""Steps of the table of geometric draws: floor(e**-44 * 2**64) is 1, the next 0."""
 
 
 def discrete_gaussian(
@@ -215,7 +218,7 @@ def _thresholds() -> NDArray[np.uint64]:
         context.prec = 60
         values = [
             int((-decimal.Decimal(k)).exp() * decimal.Decimal(2) ** 64)
-            for k in range(_STEPS, 0, -1)
+            for k in range(_TABLED, 0, -1)
         ]
     return np.array(values, np.uint64)
 

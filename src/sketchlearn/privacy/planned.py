@@ -22,6 +22,7 @@ from typing import final
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.spec import FeatureSpec
+from sketchlearn.privacy.accountant import LATTICE_ODDS
 from sketchlearn.privacy.charge import Charge, CountMode, Neighbours, require_modes
 from sketchlearn.privacy.mechanisms import (
     LEAST_EPSILON,
@@ -154,12 +155,12 @@ def plan_release(
     require_modes(neighbours, count, rows_per_unit)
     # Plain Python numbers: NumPy's would overflow or round in what follows.
     epsilon, delta, rows_per_unit = float(epsilon), float(delta), int(rows_per_unit)
-    feature_map = require_releasable(sketch)
-    spec = feature_map.spec
+    verified = require_releasable(sketch)
+    spec = verified.features
     count_epsilon = _count_epsilon(epsilon, count_share) if count == "laplace" else 0.0
     sensitivity = sensitivity_steps(spec, neighbours, count, rows_per_unit)
     sigma = _noise_steps(spec, sensitivity, epsilon, epsilon - count_epsilon, delta)
-    _require_room(sketch, spec, sigma)
+    _require_room(verified, sigma)
     _warn_of_large_delta(delta, sketch.count)
     statement = PrivacyStatement(
         epsilon=epsilon,
@@ -180,7 +181,6 @@ def plan_release(
         lineage=None,
         library_version=__version__,
     )
-    verified = replace(sketch, source_map=feature_map)
     return PlannedRelease(verified, statement, os.urandom(16).hex())
 
 
@@ -197,15 +197,17 @@ def _noise_steps(
     sigma = ceil(Fraction(sensitivity) / Fraction(mu) * (1 + Fraction(_KEPT_BACK)))
     # What is kept back of epsilon, and the ledger, cover this much and no more.
     eta = Fraction(_DISCRETE_ODDS * (spec.sketch_size + 1), sigma**2)
-    if eta * 2**31 > epsilon or eta * 2**32 > Fraction(sensitivity, sigma):
+    in_one = Fraction(_KEPT_BACK) * Fraction(epsilon) / 2
+    in_many = Fraction(LATTICE_ODDS) * Fraction(sensitivity, sigma)
+    if eta > min(in_one, in_many):
         raise PrivacyError("the lattice is too coarse for this promise.")
     return sigma
 
 
-def _require_room(sketch: Sketch, spec: FeatureSpec, sigma: int) -> None:
+def _require_room(sketch: Sketch, sigma: int) -> None:
     """Refuse noise that could leave 128 bits: 64 σ of it are never drawn."""
     room = 2**127 - 64 * sigma - 1
-    counted = sketch.count * count_weight(spec)
+    counted = sketch.count * count_weight(sketch.features)
     if counted > room or not sketch.total.within(-room, room):
         raise PrivacyError(
             "the noise of this promise does not fit in 128 bits beside the total. "

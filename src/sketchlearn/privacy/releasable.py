@@ -8,6 +8,7 @@ nor a total that no rows within the bound can have.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap
@@ -19,8 +20,33 @@ from sketchlearn.sketching.sketch import Sketch
 __all__ = ["require_releasable"]
 
 
-def require_releasable(sketch: Sketch) -> AbstractFeatureMap:
-    """The verified map of a sketch that may be released."""
+def require_releasable(sketch: Sketch) -> Sketch:
+    """A sketch that may be released, with its map, all that it says verified."""
+    _require_bounded(sketch)
+    feature_map = _rebuilt_map(sketch)
+    if feature_map.origin != "declared":
+        raise PrivacyError(
+            "the map of this sketch was planned from rows (scales or landmarks read "
+            "from data); that reveals them. Declare bounds, or build the map from "
+            "public data."
+        )
+    verified = replace(sketch, source_map=feature_map)
+    if not verified.is_possible:
+        raise PrivacyError(
+            f"{sketch.count} rows within the norm bound cannot have this total: it was "
+            "forged or made with a bug. Nothing was released; sketch the rows again."
+        )
+    if sketch.count and not sketch.lineage:
+        raise PrivacyError(
+            "the passes over rows inside this sketch are not known (merged from too "
+            "many to list, or made by hand), so that rows may have been added twice. "
+            "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
+        )
+    return verified
+
+
+def _require_bounded(sketch: Any) -> None:
+    """Refuse what is no sketch, or one that does not even claim a bound."""
     if isinstance(sketch, PrivateSketch):
         raise PrivacyError("this sketch is released already; decode it as it is.")
     if not isinstance(sketch, Sketch):
@@ -45,25 +71,6 @@ def require_releasable(sketch: Sketch) -> AbstractFeatureMap:
             "this sketch is of version 1, whose floating-point features could exceed "
             "their norm bound by rounding. Sketch the rows again and release that."
         )
-    feature_map = _rebuilt_map(sketch)
-    if feature_map.origin != "declared":
-        raise PrivacyError(
-            "the map of this sketch was planned from rows (scales or landmarks read "
-            "from data); that reveals them. Declare bounds, or build the map from "
-            "public data."
-        )
-    if not replace(sketch, source_map=feature_map).is_possible:
-        raise PrivacyError(
-            f"{sketch.count} rows within the norm bound cannot have this total: it was "
-            "forged or made with a bug. Nothing was released; sketch the rows again."
-        )
-    if sketch.count and not sketch.lineage:
-        raise PrivacyError(
-            "the passes over rows inside this sketch are not known (merged from too "
-            "many to list, or made by hand), so that rows may have been added twice. "
-            "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
-        )
-    return feature_map
 
 
 def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:

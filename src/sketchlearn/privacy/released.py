@@ -27,6 +27,9 @@ from sketchlearn.sketching.sketch import require_same_columns
 __all__ = ["PrivateSketch", "merge_disjoint"]
 __public__ = ["PrivateSketch", "merge_disjoint"]
 
+_COUNT_STDS = 4
+"""Standard deviations of its noise that a count needs, to be divided by."""
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +109,7 @@ class PrivateSketch:
 
     def read_mean(self, *, allow_noisy: bool = False) -> NDArray[np.float64]:
         """The noisy mean, even where its noise drowns it if ``allow_noisy``."""
-        if not allow_noisy and self.count < 4 * self.count_noise_std:
+        if not allow_noisy and self.count < _COUNT_STDS * self.count_noise_std:
             raise TooNoisy(
                 f"the noise on the number of rows (standard deviation "
                 f"{self.count_noise_std:.0f}) is too large for a mean. Release with "

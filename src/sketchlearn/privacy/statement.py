@@ -27,10 +27,19 @@ __all__ = [
 __public__ = ["PrivacyStatement"]
 
 COUNT_WEIGHT = 0.5
-"""r of the joint count: the best trade between the count and the other numbers."""
+"""r of the joint count, of weight alpha = sqrt(r / sqrt(m)): the alpha of the least
+(1 + alpha²)(m + r²/alpha²), the noise on m numbers and r² times that on the count. r
+says how much the count matters. Part of every release: never to be changed."""
 
 MECHANISMS = ("discrete Gaussian", "discrete Gaussian, discrete Laplace count")
 """Without and with a Laplace count."""
+
+_NINE_DIGITS = 1e-9
+"""What a statement may be off from what is computed here: as many digits as
+:func:`~sketchlearn.privacy.mechanisms.gaussian_mu` gives."""
+
+_VERSION_1_DIGITS = 1e-6
+"""The same for sensitivities of version 1, which were computed from rounded bounds."""
 
 
 @final
@@ -144,13 +153,13 @@ class PrivacyStatement:
         # The noise must be at least what the promise asks of this sensitivity.
         try:
             mu = gaussian_mu(self.epsilon - self.count_epsilon, self.delta)
-            most = gaussian_mu(self.epsilon, self.delta) ** 2 * (1 + 1e-9)
+            most = gaussian_mu(self.epsilon, self.delta) ** 2 * (1 + _NINE_DIGITS)
         except PrivacyError:
             return False
         step = Fraction(2) ** -self.frac_bits
         ratio = float(Fraction(self.sensitivity) / (self.sigma_int * step))
-        paid = ratio**2 * (1 - 1e-9) <= self.mu2 <= most
-        return 0 < ratio <= mu * (1 + 1e-9) and paid
+        paid = ratio**2 * (1 - _NINE_DIGITS) <= self.mu2 <= most
+        return 0 < ratio <= mu * (1 + _NINE_DIGITS) and paid
 
     def is_about(self, spec: FeatureSpec) -> bool:
         """Whether a release of this map can promise it."""
@@ -163,8 +172,8 @@ class PrivacyStatement:
             spec, self.neighbours, self.count_mode, self.rows_per_unit
         )
         needed = float(Fraction(steps) / Fraction(2) ** spec.frac_bits)
-        if spec.version == 1:  # it was computed from rounded bounds
-            needed *= 1 - 1e-6
+        if spec.version == 1:
+            needed *= 1 - _VERSION_1_DIGITS
         return self.count_weight == weight and self.sensitivity >= needed
 
 

@@ -61,6 +61,7 @@ SIZE_LIMIT = 2**24
 """Most numbers of a sketch in a file, 256 MiB: checked before memory is taken."""
 
 _HEX_FLOAT = r"0x[01]\.[0-9a-f]{13}p[+-][0-9]{1,4}"
+"""A positive float64 as ``float.hex`` writes it."""
 
 MAP_FIELDS = {
     "format": "sketchlearn-map",

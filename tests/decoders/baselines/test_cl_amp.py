@@ -7,8 +7,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import multivariate_normal, norm
 
 from sketchlearn import FourierFeatures, NystromFeatures, Scaling, sketch_rows
-from sketchlearn.decoders.baselines.cl_amp import CLAMPDecoder, _others, _read_phasors
-from sketchlearn.decoders.clusters.atoms import read_atomic
+from sketchlearn.decoders.baselines.cl_amp import CLAMPDecoder
+from sketchlearn.decoders.baselines.phasors import _others, read_phasors
+from sketchlearn.decoders.clusters.atomic_sketch import read_atomic
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.testing import release_seeded
 
@@ -22,9 +23,9 @@ PHI = FourierFeatures(5, 200, scale=1.5, law="adapted", seed=0)
 
 
 def matched(found):
-    distances = ((CENTRES[:, None] - found.centres) ** 2).sum(axis=-1)
+    distances = ((CENTRES[:, None] - found.centers) ** 2).sum(axis=-1)
     order = linear_sum_assignment(distances)[1]
-    return found.centres[order], found.weights[order], found.variances[order]
+    return found.centers[order], found.weights[order], found.variances[order]
 
 
 def test_round_clusters_come_back_with_weights_and_variances():
@@ -68,9 +69,9 @@ def test_the_other_phasors_have_the_moments_of_wrapped_gaussians():
 def test_the_posterior_of_a_form_is_the_integral_over_the_line():
     """Against adaptive quadrature."""
     sketch = sketch_rows(ROWS, PHI)
-    model = _read_phasors(read_atomic(sketch), BOUNDS, 4)
+    model = read_phasors(read_atomic(sketch), BOUNDS, 4)
     state = model.start(4, np.random.default_rng(1))
-    forms = model.directions @ state.centres.T
+    forms = model.directions @ state.centers.T
     v, noise = np.full(4, 0.5), 0.05
     means, variances = model._posterior(state, forms, v, noise)
     g = model.lengths[:, None]
@@ -96,7 +97,7 @@ def test_the_residual_is_the_relative_distance_of_the_sketches():
     sketch = sketch_rows(ROWS, PHI)
     decoding = CLAMPDecoder(4, bounds=BOUNDS).decode(sketch)
     found, omega = decoding.params, PHI.frequencies.astype(np.float64)
-    phases = found.centres @ omega
+    phases = found.centers @ omega
     phasors = np.exp(1j * phases - 0.5 * found.variances @ omega**2)
     y = sketch.mean[:100] + 1j * sketch.mean[100:]
     model = found.weights @ phasors
@@ -111,7 +112,7 @@ def test_the_same_seed_gives_the_same_clusters():
     first, again = (
         CLAMPDecoder(4, bounds=BOUNDS, seed=3).decode(sketch).params for _ in "ab"
     )
-    assert np.array_equal(first.centres, again.centres)
+    assert np.array_equal(first.centers, again.centers)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.05, 1e3])
@@ -119,7 +120,7 @@ def test_a_hopeless_sketch_gives_finite_clusters_and_no_warning(scale):
     phi = FourierFeatures(5, 40, scale=scale, seed=0)
     decoder = CLAMPDecoder(4, bounds=BOUNDS, damping=1.0, max_iter=30)
     decoding = decoder.decode(sketch_rows(ROWS[:200], phi))
-    assert np.isfinite(decoding.params.centres).all()
+    assert np.isfinite(decoding.params.centers).all()
     assert np.isfinite(decoding.params.variances).all()
     assert decoding.params.weights.sum() == pytest.approx(1)
     assert np.isfinite(decoding.residual)
@@ -141,18 +142,18 @@ def test_a_search_that_has_not_settled_says_so():
 
 def test_a_search_that_overflows_says_so(monkeypatch):
     sketch = sketch_rows(ROWS, PHI)
-    cls = type(_read_phasors(read_atomic(sketch), BOUNDS, 4))
+    cls = type(read_phasors(read_atomic(sketch), BOUNDS, 4))
     step = cls.step
 
     def explode(self, state, noise, damping):
         after = step(self, state, noise, damping)
-        object.__setattr__(after, "centres", after.centres * np.inf)
+        object.__setattr__(after, "centers", after.centers * np.inf)
         return after
 
     monkeypatch.setattr(cls, "step", explode)
     decoding = CLAMPDecoder(4, bounds=BOUNDS).decode(sketch)
     assert not decoding.converged
-    assert np.isfinite(decoding.params.centres).all()
+    assert np.isfinite(decoding.params.centers).all()
 
 
 def test_a_private_sketch_is_decoded_like_any_other():

@@ -23,9 +23,9 @@ def clustered_rows(spread, count=20_000):
 
 def matched(found):
     """Found clusters in the order of the true ones."""
-    distances = ((POINTS[:, None] - found.centres) ** 2).sum(axis=-1)
+    distances = ((POINTS[:, None] - found.centers) ** 2).sum(axis=-1)
     order = linear_sum_assignment(distances)[1]
-    return found.centres[order], found.weights[order], found.variances[order]
+    return found.centers[order], found.weights[order], found.variances[order]
 
 
 @pytest.mark.parametrize("replacement", [True, False])
@@ -82,7 +82,7 @@ def test_the_residual_is_the_relative_distance_of_the_sketches():
     decoding = CLOMPRDecoder(3, bounds=BOUNDS).decode(sketch)
     found, omega = decoding.params, PHI.frequencies.astype(np.float64)
     spread = np.exp(-0.5 * found.variances @ omega**2)
-    phases = found.centres @ omega
+    phases = found.centers @ omega
     parts = [spread * np.cos(phases), spread * np.sin(phases)]
     atoms = np.concatenate(parts, axis=1)
     # The search leaves the sum of the weights free and divides by it at the end.
@@ -99,7 +99,7 @@ def test_centres_are_in_the_units_of_the_rows():
     decoding = CLOMPRDecoder(3).decode(sketch_rows(clustered_rows(0.5) * stretch, phi))
     centres, _, _ = matched(
         type(decoding.params)(
-            decoding.params.centres / stretch,
+            decoding.params.centers / stretch,
             decoding.params.weights,
             decoding.params.variances,
         )
@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_clusters():
     first, again = (
         CLOMPRDecoder(3, bounds=BOUNDS, seed=4).decode(sketch).params for _ in "ab"
     )
-    assert np.array_equal(first.centres, again.centres)
+    assert np.array_equal(first.centers, again.centers)
 
 
 @pytest.mark.parametrize("atoms", ["dirac", "gaussian", "diagonal"])
@@ -120,10 +120,10 @@ def test_more_clusters_than_points_are_no_harm(atoms):
     sketch = sketch_rows(np.repeat(POINTS[:1], 4, axis=0), PHI)
     decoding = CLOMPRDecoder(3, atoms=atoms, bounds=BOUNDS).decode(sketch)
     found = decoding.params
-    assert found.centres.shape == (3, 2)
-    assert np.isfinite(found.centres).all()
+    assert found.centers.shape == (3, 2)
+    assert np.isfinite(found.centers).all()
     assert found.weights.sum() == pytest.approx(1)
-    nearest = np.abs(found.centres - POINTS[0]).max(axis=1).min()
+    nearest = np.abs(found.centers - POINTS[0]).max(axis=1).min()
     assert nearest < 0.05
     assert decoding.residual < 0.01
 
@@ -131,8 +131,8 @@ def test_more_clusters_than_points_are_no_harm(atoms):
 def test_centres_stay_in_the_box():
     sketch = sketch_rows(clustered_rows(0.8), PHI)
     found = CLOMPRDecoder(3, bounds=(-1.0, [1.5, 0.5])).decode(sketch).params
-    assert (found.centres >= -1 - 1e-12).all()
-    assert (found.centres <= np.array([1.5, 0.5]) + 1e-12).all()
+    assert (found.centers >= -1 - 1e-12).all()
+    assert (found.centers <= np.array([1.5, 0.5]) + 1e-12).all()
 
 
 def test_a_search_cut_short_says_so():

@@ -61,7 +61,7 @@ def test_centres_are_those_of_the_descent_that_torch_differentiates(
         **settings,
     )
     expected = (found[0] / factor + shift).numpy()
-    away = np.linalg.norm(decoding.params.centres - expected)
+    away = np.linalg.norm(decoding.params.centers - expected)
     assert away < 1e-5 * np.linalg.norm(expected)
 
 
@@ -84,7 +84,7 @@ def test_points_of_equal_weight_come_back(feature_map, optimiser, rate):
         3, rate=rate, n_steps=800, optimiser=optimiser, n_starts=8
     )
     decoding = decoder.decode(sketch_rows(rows, feature_map))
-    found = decoding.params.centres
+    found = decoding.params.centers
     distances = np.linalg.norm(found[:, None] - 8 * POINTS, axis=-1)
     assert decoding.converged
     assert sorted(distances.argmin(axis=1)) == [0, 1, 2]
@@ -96,7 +96,7 @@ def test_the_residual_is_the_relative_distance_of_the_sketches():
     feature_map = FourierFeatures(2, 20, seed=0)
     sketch = sketch_rows(POINTS, feature_map)
     decoding = UnrolledDecoder(3, n_steps=5).decode(sketch)
-    model = feature_map(decoding.params.centres).mean(axis=0)
+    model = feature_map(decoding.params.centers).mean(axis=0)
     distance = np.linalg.norm(model - sketch.mean) / np.linalg.norm(sketch.mean)
     assert decoding.residual == pytest.approx(distance, abs=1e-5)
 
@@ -107,7 +107,7 @@ def test_a_descent_that_blows_up_says_so_and_stays_finite():
     decoder = UnrolledDecoder(2, rate=1e9, n_steps=200, optimiser="sgd")
     decoding = decoder.decode(sketch)
     assert not decoding.converged
-    assert np.isfinite(decoding.params.centres).all()
+    assert np.isfinite(decoding.params.centers).all()
     assert np.isfinite(decoding.residual)
 
 
@@ -115,7 +115,7 @@ def test_a_private_sketch_is_decoded_like_any_other():
     feature_map = FourierFeatures(2, 60, scale=0.7, seed=0, scaling=SCALING)
     sketch = sketch_rows(8 * np.repeat(POINTS, 5000, axis=0), feature_map)
     private = release_seeded(sketch, 0, epsilon=1.0, delta=1e-6)
-    found = UnrolledDecoder(3, n_starts=8).decode(private).params.centres
+    found = UnrolledDecoder(3, n_starts=8).decode(private).params.centers
     distances = np.linalg.norm(found[:, None] - 8 * POINTS, axis=-1)
     assert distances.min(axis=1).max() < 0.5
 

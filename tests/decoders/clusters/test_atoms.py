@@ -12,7 +12,7 @@ from sketchlearn import (
     clipped,
     sketch_rows,
 )
-from sketchlearn.decoders.clusters.atoms import read_atomic
+from sketchlearn.decoders.clusters.atomic_sketch import read_atomic
 from sketchlearn.errors import FeatureMapError
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,8 @@ import pytest
 
 from sketchlearn import FourierFeatures, Scaling, sketch_rows
 from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
-from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM, draw_units
+from sketchlearn.decoders.clusters.ckm_units import draw_units
+from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.testing import release_seeded
@@ -79,7 +80,7 @@ def test_centres_and_common_variances_of_gaussian_clusters_are_found():
     model = make_model()
     sketch = sketch_rows(rows, model.feature_map(2, 200, seed=1))
     found = model.decoder(3).decode(sketch)
-    assert farthest(CENTRES, found.params.centres) < 0.02
+    assert farthest(CENTRES, found.params.centers) < 0.02
     assert np.allclose(found.params.variances**0.5, [[0.03, 0.1]] * 3, rtol=0.3)
     assert np.array_equal(found.params.weights, np.full(3, 1 / 3))
     assert found.residual < 0.05
@@ -91,7 +92,7 @@ def test_the_same_clusters_in_a_corner_of_the_range_are_found_as_well():
     rows = clusters(0.85 + 0.1 * CENTRES, 0.003)
     model = make_model({"radius": 2.0})
     sketch = sketch_rows(rows, model.feature_map(2, 300, seed=1))
-    found = model.decoder(3).decode(sketch).params.centres
+    found = model.decoder(3).decode(sketch).params.centers
     assert farthest(0.85 + 0.1 * CENTRES, found) < 0.01
 
 
@@ -99,7 +100,7 @@ def test_a_strong_pull_leaves_all_centroids_at_the_mean():
     rows = clusters(CENTRES, 0.02)
     model = make_model({"pull": 20.0})
     sketch = sketch_rows(rows, model.feature_map(2, 100))
-    found = model.decoder(3, n_starts=1).decode(sketch).params.centres
+    found = model.decoder(3, n_starts=1).decode(sketch).params.centers
     assert np.ptp(found, axis=0).max() < 1e-3
     assert np.allclose(found, rows.mean(axis=0), atol=0.06)
 
@@ -112,7 +113,7 @@ def test_rows_in_other_units_give_the_same_centres_in_those_units():
         model.decoder(3).decode(sketch_rows(x, phi)).params
         for x, phi in zip((rows, 4 * rows + 100), maps, strict=True)
     ]
-    assert np.allclose(4 * found[0].centres + 100, found[1].centres, atol=0.02)
+    assert np.allclose(4 * found[0].centers + 100, found[1].centers, atol=0.02)
     assert np.allclose(16 * found[0].variances, found[1].variances, rtol=0.05)
 
 
@@ -124,8 +125,8 @@ def test_private_centres_stay_in_the_declared_range_however_noisy():
     )
     found = model.decoder(3).decode(private)
     assert found.residual > 0.1
-    assert found.params.centres.min() >= 0
-    assert found.params.centres.max() <= 1
+    assert found.params.centers.min() >= 0
+    assert found.params.centers.max() <= 1
 
 
 def test_weights_bring_back_the_same_map_and_decoder():
@@ -135,7 +136,7 @@ def test_weights_bring_back_the_same_map_and_decoder():
     maps = [one.feature_map(3, 9) for one in (model, again)]
     assert np.array_equal(maps[0].matrix, maps[1].matrix)
     sketch = sketch_rows(np.random.default_rng(0).uniform(size=(50, 3)), maps[0])
-    found = [one.decoder(4).decode(sketch).params.centres for one in (model, again)]
+    found = [one.decoder(4).decode(sketch).params.centers for one in (model, again)]
     assert np.array_equal(*found)
 
 

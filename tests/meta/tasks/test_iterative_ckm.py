@@ -234,7 +234,7 @@ def test_shipped_models_find_far_clusters_and_say_how_they_were_made(name, size)
     rows = centres[rng.integers(3, size=3000)] + 0.02 * rng.normal(size=(3000, 3))
     model = load_model(name)
     sketch = sketch_rows(rows, model.feature_map(3, size, seed=1))
-    found = model.decoder(3).decode(sketch).params.centres
+    found = model.decoder(3).decode(sketch).params.centers
     assert np.linalg.norm(centres[:, None] - found, axis=2).min(axis=1).max() < 0.05
     card = load_card(name)
     assert not set(card["train_datasets"]) & set(card["held_out_datasets"])

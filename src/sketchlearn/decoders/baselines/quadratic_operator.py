@@ -20,7 +20,11 @@ from sketchlearn.features.quadratic import QuadraticFeatures
 __all__ = ["AbstractMeasurements", "least_norm_solution", "measurements_of"]
 
 _REFINEMENTS = 3
+"""Steps of iterative refinement: each brings what rounding left of the solution down by
+the same factor, and three reach the last digits."""
+
 _SMALL_MATRIX = 2**22
+"""Numbers of a matrix that are held twice as wide: 32 MB."""
 
 
 class AbstractMeasurements(ABC):
@@ -30,19 +34,19 @@ class AbstractMeasurements(ABC):
     ----------
     features : QuadraticFeatures
         The map whose mean is measured.
-    hollow : bool
-        Take the diagonal of every R for zero: it is known, and only what stands beside
-        it is asked for.
+    off_diagonal_only : bool
+        Take the diagonal of every R for zero: it is known, and only the entries beside
+        it are asked for.
     """
 
-    def __init__(self, features: QuadraticFeatures, *, hollow: bool) -> None:
-        self.features, self.hollow = features, hollow
+    def __init__(self, features: QuadraticFeatures, *, off_diagonal_only: bool) -> None:
+        self.features, self.off_diagonal_only = features, off_diagonal_only
 
     @property
     def n_unknowns(self) -> int:
         """Free entries of R."""
         d = self.features.n_features
-        return d * (d - 1) // 2 if self.hollow else d * (d + 1) // 2
+        return d * (d - 1) // 2 if self.off_diagonal_only else d * (d + 1) // 2
 
     @abstractmethod
     def of_matrix(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -68,7 +72,7 @@ class AbstractMeasurements(ABC):
 
     def dense(self) -> NDArray[np.float64]:
         """A itself, on the free entries of the lower triangle."""
-        if not self.hollow:
+        if not self.off_diagonal_only:
             return self.features.matrix
         i, j = np.tril_indices(self.features.n_features)
         return self.features.matrix[:, i != j]
@@ -80,7 +84,7 @@ class AbstractMeasurements(ABC):
 
 
 def measurements_of(
-    features: QuadraticFeatures, *, hollow: bool = False
+    features: QuadraticFeatures, *, off_diagonal_only: bool = False
 ) -> AbstractMeasurements:
     """The operator of a quadratic map.
 
@@ -91,7 +95,7 @@ def measurements_of(
     array([1., 1., 1., 1.])
     """
     kind = _DenseMeasurements if features.law == "gaussian" else _RankOneMeasurements
-    return kind(features, hollow=hollow)
+    return kind(features, off_diagonal_only=off_diagonal_only)
 
 
 def least_norm_solution(
@@ -126,7 +130,7 @@ def least_norm_solution(
     cholesky, entries = _cholesky(A.T @ A), np.zeros(A.shape[1])
     for _ in range(_REFINEMENTS):
         entries += cho_solve(cholesky, A.T @ (values - A @ entries))
-    i, j = np.tril_indices(d, -1 if measurements.hollow else 0)
+    i, j = np.tril_indices(d, -1 if measurements.off_diagonal_only else 0)
     matrix[i, j] = matrix[j, i] = entries
     return matrix
 
@@ -135,29 +139,29 @@ def least_norm_solution(
 class _RankOneMeasurements(AbstractMeasurements):
     """Quadratic forms aⱼᵀ R aⱼ."""
 
-    def __init__(self, features: QuadraticFeatures, *, hollow: bool) -> None:
-        super().__init__(features, hollow=hollow)
+    def __init__(self, features: QuadraticFeatures, *, off_diagonal_only: bool) -> None:
+        super().__init__(features, off_diagonal_only=off_diagonal_only)
         self._a = features.directions.T  # (m, d)
         self._squares = self._a**2
 
     @override
     def of_matrix(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         values: NDArray[np.float64] = ((self._a @ matrix) * self._a).sum(axis=1)
-        if self.hollow:
+        if self.off_diagonal_only:
             values -= self._squares @ np.diag(matrix)
         return values
 
     @override
     def of_factor(self, factor: NDArray[np.float64]) -> NDArray[np.float64]:
         values: NDArray[np.float64] = ((self._a @ factor) ** 2).sum(axis=1)
-        if self.hollow:
+        if self.off_diagonal_only:
             values -= self._squares @ (factor**2).sum(axis=1)
         return values
 
     @override
     def adjoint(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         matrix: NDArray[np.float64] = (self._a.T * weights) @ self._a
-        if self.hollow:
+        if self.off_diagonal_only:
             np.fill_diagonal(matrix, 0.0)
         return matrix
 
@@ -168,7 +172,7 @@ class _RankOneMeasurements(AbstractMeasurements):
         product: NDArray[np.float64] = self._a.T @ (
             weights[:, None] * (self._a @ factor)
         )
-        if self.hollow:
+        if self.off_diagonal_only:
             product -= (weights @ self._squares)[:, None] * factor
         return product
 
@@ -176,15 +180,17 @@ class _RankOneMeasurements(AbstractMeasurements):
     def gram(self) -> NDArray[np.float64]:
         products = (self._a @ self._a.T) ** 2
         shared = self._squares @ self._squares.T
-        return 2 * (products - shared) if self.hollow else 2 * products - shared
+        return (
+            2 * (products - shared) if self.off_diagonal_only else 2 * products - shared
+        )
 
 
 @final
 class _DenseMeasurements(AbstractMeasurements):
     """Any A, held as a matrix on the lower triangle."""
 
-    def __init__(self, features: QuadraticFeatures, *, hollow: bool) -> None:
-        super().__init__(features, hollow=hollow)
+    def __init__(self, features: QuadraticFeatures, *, off_diagonal_only: bool) -> None:
+        super().__init__(features, off_diagonal_only=off_diagonal_only)
         directions = features.directions  # (pairs, m)
         # Products with a large matrix take the time of reading it: do not widen it.
         small = directions.size <= _SMALL_MATRIX
@@ -195,7 +201,7 @@ class _DenseMeasurements(AbstractMeasurements):
     @override
     def of_matrix(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         entries = matrix[self._lower]
-        if self.hollow:
+        if self.off_diagonal_only:
             entries[self._diagonal] = 0.0
         values = entries.astype(self._matrix.dtype) @ self._matrix
         return np.asarray(values, np.float64)
@@ -209,7 +215,7 @@ class _DenseMeasurements(AbstractMeasurements):
         d = self.features.n_features
         half = np.zeros((d, d))
         half[self._lower] = self._matrix @ weights.astype(self._matrix.dtype) / 2
-        if self.hollow:
+        if self.off_diagonal_only:
             np.fill_diagonal(half, 0.0)
         return half + half.T
 
@@ -222,7 +228,7 @@ class _DenseMeasurements(AbstractMeasurements):
     @override
     def gram(self) -> NDArray[np.floating]:
         products = self._matrix.T @ self._matrix
-        if self.hollow:
+        if self.off_diagonal_only:
             on = self._matrix[self._diagonal]
             products -= on.T @ on
         return products

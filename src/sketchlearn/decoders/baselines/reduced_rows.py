@@ -27,7 +27,8 @@ __all__ = ["ProjectionLaw", "ReducedRows", "project_rows", "sample_rows"]
 
 ProjectionLaw = Literal["gaussian", "sparse"]
 
-_BLOCK = 1024
+_DRAWN_TOGETHER = 1024
+"""Rows whose columns of S are drawn from one generator: part of what a seed means."""
 
 
 @final
@@ -144,9 +145,9 @@ def _columns(
     first: int, count: int, n_rows: int, law: ProjectionLaw, seed: int
 ) -> NDArray[np.float64]:
     """Columns ``first`` to ``first + count - 1`` of S, as rows."""
-    begin, end = first // _BLOCK, -(-(first + count) // _BLOCK)
+    begin, end = first // _DRAWN_TOGETHER, -(-(first + count) // _DRAWN_TOGETHER)
     drawn = np.concatenate([_block(b, n_rows, law, seed) for b in range(begin, end)])
-    start = first - begin * _BLOCK
+    start = first - begin * _DRAWN_TOGETHER
     return drawn[start : start + count]
 
 
@@ -156,6 +157,6 @@ def _block(
     """Columns of S for one block of row numbers."""
     rng = np.random.default_rng([seed, block])
     if law == "gaussian":
-        return rng.normal(scale=n_rows**-0.5, size=(_BLOCK, n_rows))
+        return rng.normal(scale=n_rows**-0.5, size=(_DRAWN_TOGETHER, n_rows))
     faces = np.array([-1.0, 1.0, 0.0, 0.0, 0.0, 0.0]) * (3 / n_rows) ** 0.5
-    return np.asarray(faces[rng.integers(6, size=(_BLOCK, n_rows))])
+    return np.asarray(faces[rng.integers(6, size=(_DRAWN_TOGETHER, n_rows))])

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.decoders.clusters.atoms import Clusters
+from sketchlearn.decoders.clusters.atomic_sketch import FittedAtoms
 from sketchlearn.decoders.clusters.descent import (
     InnerOptimiser,
     descend,
@@ -44,7 +44,7 @@ Array: TypeAlias = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True)
-class UnrolledDecoder(AbstractDecoder[Clusters]):
+class UnrolledDecoder(AbstractDecoder[FittedAtoms]):
     """Centroids by unrolled descent: the paper's Iterative CKM.
 
     Works in the scaled units of the feature map, for every map that
@@ -74,7 +74,7 @@ class UnrolledDecoder(AbstractDecoder[Clusters]):
     >>> phi = sl.FourierFeatures(n_features=1, sketch_size=40, seed=0)
     >>> sketch = sl.sketch_rows([[-1.0], [1.0]], phi)
     >>> found = UnrolledDecoder(2, rate=0.05).decode(sketch).params
-    >>> sorted(found.centres.round(2).ravel().tolist())
+    >>> sorted(found.centers.round(2).ravel().tolist())
     [-1.0, 1.0]
     """
 
@@ -97,7 +97,7 @@ class UnrolledDecoder(AbstractDecoder[Clusters]):
         require_optimiser(self.optimiser)
 
     @override
-    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Clusters]:
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[FittedAtoms]:
         feature_map = sketch.feature_map
         d = feature_map.n_features
         scaling = (*feature_map.scalings, Scaling.identity(d))[0]
@@ -113,9 +113,9 @@ class UnrolledDecoder(AbstractDecoder[Clusters]):
             optimiser=self.optimiser,
         )
         best, residual, improved = _best_start(initial, found, misfit)
-        centres = best / scaling.factor + scaling.shift
+        centers = best / scaling.factor + scaling.shift
         weights = np.full(self.n_clusters, 1 / self.n_clusters)
-        params = Clusters(centres, weights, np.zeros_like(centres))
+        params = FittedAtoms(centers, weights, np.zeros_like(centers))
         return Decoding(params, residual, n_iter=self.n_steps, converged=improved)
 
 

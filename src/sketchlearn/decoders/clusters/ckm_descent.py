@@ -24,6 +24,7 @@ __all__ = [
     "CKMFit",
     "CKMObjective",
     "CKMSpec",
+    "CKMTuning",
     "damp",
     "fit_frame",
 ]
@@ -34,14 +35,38 @@ Atoms = Literal["gaussian", "point"]
 DAMPED: tuple[Activation, ...] = ("fourier", "cos", "sin")
 """Activations whose mean over a Gaussian is a factor times the value at its centre."""
 
-FRAME_RATE, FRAME_SPREAD, FRAME_BLUR = 0.1, 0.4, 0.5
-"""Of the fit of one Gaussian to all rows: rate, first spread, and blur."""
 
-LEAST_SPREAD = 1e-3
-"""Least spread of that Gaussian."""
+@final
+@dataclass(frozen=True)
+class CKMTuning:
+    """Hand-tuned numbers of Iterative CKM; shipped weights were trained with them.
 
-MAX_LOG = 5.0
-"""Largest logarithm of a cluster's spread over that of all rows, either way."""
+    All were set by the inertia over Lloyd's of ``sketchlearn reproduce kmeans`` on
+    training sets.
+    """
+
+    frame_rate: float = 0.1
+    """Size of a step in the fit of one Gaussian to all rows."""
+
+    frame_spread: float = 0.4
+    """Spread of that Gaussian at its first step, in units of half the range."""
+
+    frame_blur: float = 0.5
+    """Deviation of noise that rows are taken to have for it, or the fit could end at
+    one of several clusters."""
+
+    max_log: float = 5.0
+    """Largest logarithm of a cluster's spread over that of all rows, either way: no
+    cluster is that much wider, and nothing overflows."""
+
+    max_rate: float = 0.5
+    """Largest size of a step, whatever was learned."""
+
+    axes_share: float = 0.8
+    """Most units that are axes, as a share of all."""
+
+
+_CKM = CKMTuning()
 
 
 @final
@@ -102,10 +127,11 @@ class CKMObjective:
     spec: CKMSpec
     target: Array  # (size,)
     matrix: Array  # (d, n_units)
-    centre: Array  # μ, (1, d)
+    center: Array  # μ, (1, d)
     unit: Array  # τ, (1, d)
     pull: float
     blur: float = 0.0  # standard deviation of noise that all rows are taken to have
+    tuning: CKMTuning = CKMTuning()
 
     def fit_at(self, point: Array) -> CKMFit:
         """The clusters of a point (..., k + 1, d), and how well they fit."""
@@ -133,17 +159,17 @@ class CKMObjective:
             n_units = self.matrix.shape[1]
             by_unit = (by * means * damping).reshape(*by.shape[:-1], -1, n_units)
             by_variance = -0.5 * by_unit.sum(axis=-2, keepdims=True) @ self._squares.T
-            inside = np.abs(logs) <= MAX_LOG
+            inside = np.abs(logs) <= self.tuning.max_log
             result[..., -1:, :] = 2 * variances * by_variance * inside
         return result
 
     def _clusters(self, point: Array) -> tuple[Array, Array]:
-        centroids = self.centre + self.unit * point[..., :-1, :]
+        centroids = self.center + self.unit * point[..., :-1, :]
         logs = point[..., -1:, :]
         if self.spec.atoms == "point":
             return centroids, np.zeros_like(logs)
-        # So far that nothing overflows; no cluster is that much wider than all rows.
-        return centroids, np.square(self.unit * np.exp(logs.clip(-MAX_LOG, MAX_LOG)))
+        most = self.tuning.max_log
+        return centroids, np.square(self.unit * np.exp(logs.clip(-most, most)))
 
     def _damping(self, variances: Array) -> Array:
         """What clusters of some width do to every feature, (..., size)."""
@@ -167,7 +193,9 @@ class CKMObjective:
         return self._by_unit(noise) if self.blur else 1.0
 
 
-def fit_frame(spec: CKMSpec, target: Array, matrix: Array) -> tuple[Array, Array]:
+def fit_frame(
+    spec: CKMSpec, target: Array, matrix: Array, tuning: CKMTuning = _CKM
+) -> tuple[Array, Array]:
     """Centre and spread of all rows, both (1, d): one Gaussian fitted to them.
 
     Rows are blurred for it, or the fit could end at one of several clusters.
@@ -175,19 +203,19 @@ def fit_frame(spec: CKMSpec, target: Array, matrix: Array) -> tuple[Array, Array
     nothing, one = np.zeros((1, len(matrix))), np.ones((1, len(matrix)))
     if spec.atoms == "point":
         return nothing, one
-    unit = FRAME_SPREAD * one
+    unit = tuning.frame_spread * one
     objective = CKMObjective(
-        spec, target, matrix, nothing, unit, pull=0.0, blur=FRAME_BLUR
+        spec, target, matrix, nothing, unit, pull=0.0, blur=tuning.frame_blur
     )
     point = descend(
         objective.slope,
         np.concatenate([nothing, nothing]),
-        rate=FRAME_RATE,
+        rate=tuning.frame_rate,
         n_steps=spec.n_steps // 2,
         schedule="cosine",
     )
-    centre, logs = unit * point[:1], point[1:]
-    return centre, (unit * np.exp(logs)).clip(LEAST_SPREAD, 1.0)
+    center, logs = unit * point[:1], point[1:]
+    return center, (unit * np.exp(logs)).clip(max=1.0)
 
 
 def damp(variances: Array, squares: Array) -> Array:

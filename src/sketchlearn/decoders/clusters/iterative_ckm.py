@@ -19,13 +19,20 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
-from sketchlearn.decoders.clusters.atoms import Clusters
+from sketchlearn.decoders.clusters.atomic_sketch import FittedAtoms
 from sketchlearn.decoders.clusters.ckm_descent import (
     CKMFit,
     CKMObjective,
     CKMSpec,
+    CKMTuning,
     damp,
     fit_frame,
+)
+from sketchlearn.decoders.clusters.ckm_units import (
+    FIRST_VALUES,
+    MAX_PADDED,
+    draw_units,
+    first_weight,
 )
 from sketchlearn.decoders.clusters.descent import descend
 from sketchlearn.errors import FeatureMapError
@@ -38,33 +45,11 @@ from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["MAX_PADDED", "CKMDecoder", "IterativeCKM", "draw_units"]
-
-MAX_PADDED = 196
-"""Features that rows of the paper's form are padded to."""
-
-MAX_RATE = 0.5
-"""Largest size of a step."""
-
-AXES_SHARE = 0.8
-"""Most units that are axes, as a share of all."""
+__all__ = ["CKMDecoder", "IterativeCKM"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-_START = {
-    "radius": 1.0,
-    "by_features": -0.12,
-    "by_size": 0.27,
-    "spread": -0.8,
-    "axis": 0.0,
-    "rate": -2.5,
-    "initial_std": -1.7,
-    "atom": -0.1,
-    "pull": 0.3,
-    "pull_by_features": 0.7,
-    "pull_by_size": 0.8,
-}
-_NUMBERS, _WEIGHT = "numbers.", "weight"
+_LEARNED, _WEIGHT = "numbers.", "weight"
 
 
 @final
@@ -100,6 +85,8 @@ class IterativeCKM:
     tensors : mapping of arrays
         The learned numbers, and W for the paper's form, as in a weights file. Kept as
         read-only float32 copies.
+    tuning : CKMTuning
+        Hand-tuned numbers, those of training.
 
     References
     ----------
@@ -111,7 +98,7 @@ class IterativeCKM:
     >>> model = IterativeCKM.initial(CKMSpec())
     >>> phi = model.feature_map(2, 80, seed=0)
     >>> sketch = sl.sketch_rows([[0.2, 0.1], [0.8, 0.5]], phi)
-    >>> found = model.decoder(2).decode(sketch).params.centres
+    >>> found = model.decoder(2).decode(sketch).params.centers
     >>> sorted(found.round(1).tolist())
     [[0.2, 0.1], [0.8, 0.5]]
     """
@@ -120,9 +107,12 @@ class IterativeCKM:
 
     spec: CKMSpec
     tensors: Mapping[str, NDArray[np.float32]]
+    tuning: CKMTuning = CKMTuning()
 
     def __post_init__(self) -> None:
-        shapes: dict[str, tuple[int, ...]] = {_NUMBERS + name: () for name in _START}
+        shapes: dict[str, tuple[int, ...]] = {
+            _LEARNED + name: () for name in FIRST_VALUES
+        }
         if self.spec.sketch_size:
             n_units = self.spec.n_units(self.spec.sketch_size)
             shapes[_WEIGHT] = (MAX_PADDED, n_units)
@@ -131,15 +121,19 @@ class IterativeCKM:
     @classmethod
     def initial(cls, spec: CKMSpec, seed: int = 0) -> Self:
         """A model to train from; the seed is that of W, for the paper's form."""
-        tensors = {_NUMBERS + name: np.array(start) for name, start in _START.items()}
+        tensors = {
+            _LEARNED + name: np.array(start) for name, start in FIRST_VALUES.items()
+        }
         if spec.sketch_size:
-            tensors[_WEIGHT] = _first_weight(spec, np.random.default_rng(seed))
+            tensors[_WEIGHT] = first_weight(
+                spec.n_units(spec.sketch_size), np.random.default_rng(seed)
+            )
         return cls(spec, tensors)
 
     @cached_property
-    def numbers(self) -> dict[str, float]:
+    def learned(self) -> dict[str, float]:
         """The learned numbers by name."""
-        return {name: float(self.tensors[_NUMBERS + name]) for name in _START}
+        return {name: float(self.tensors[_LEARNED + name]) for name in FIRST_VALUES}
 
     def matrix(
         self, directions: NDArray[np.float32], positions: NDArray[np.float32]
@@ -148,28 +142,30 @@ class IterativeCKM:
         d, n_units = directions.shape
         if self.spec.sketch_size:
             return self.tensors[_WEIGHT][:d]
-        law = self.numbers
+        law = self.learned
         radii = np.exp(math.exp(law["spread"]) * positions.astype(np.float64))
         common = self._by_sizes("radius", n_units, d)
         matrix = directions.astype(np.float64) * radii * common
-        n_axes = min(d, int(AXES_SHARE * n_units))
+        n_axes = min(d, int(self.tuning.axes_share * n_units))
         matrix[:, :n_axes] = math.exp(law["axis"]) * np.eye(d, n_axes)
         return matrix.astype(np.float32)
 
     def fit(self, target: Array, matrix: Array, start: Array) -> CKMFit:
         """Descend for a sketch (size,) from ``start``, unit noise (..., k, d)."""
-        spec, numbers = self.spec, self.numbers
+        spec, learned = self.spec, self.learned
         k, d = start.shape[-2:]
-        centre, unit = fit_frame(spec, target, matrix)
+        center, unit = fit_frame(spec, target, matrix, self.tuning)
         damping = damp(unit[0] ** 2, np.square(matrix))
         scatter = 1 - float(np.square(damping).mean())
         pull = scatter * self._by_sizes("pull", matrix.shape[1], d) / (k * d)
-        objective = CKMObjective(spec, target, matrix, centre, unit, pull)
-        spread = np.full_like(start[..., :1, :], numbers["atom"])
+        objective = CKMObjective(
+            spec, target, matrix, center, unit, pull, tuning=self.tuning
+        )
+        spread = np.full_like(start[..., :1, :], learned["atom"])
         point = descend(
             objective.slope,
-            np.concatenate([math.exp(numbers["initial_std"]) * start, spread], axis=-2),
-            rate=min(math.exp(numbers["rate"]), MAX_RATE),
+            np.concatenate([math.exp(learned["initial_std"]) * start, spread], axis=-2),
+            rate=min(math.exp(learned["rate"]), self.tuning.max_rate),
             n_steps=spec.n_steps,
             optimiser=spec.optimiser,
             schedule="cosine",
@@ -215,7 +211,7 @@ class IterativeCKM:
     def _by_sizes(self, name: str, n_units: int, n_features: int) -> float:
         """A positive number that depends on the sizes: the radius or the pull."""
         prefix = "" if name == "radius" else f"{name}_"
-        law = self.numbers
+        law = self.learned
         size = n_units * (2 if self.spec.activation == "fourier" else 1)
         by_size = law[f"{prefix}by_size"] * math.log(size / 512)
         by_features = law[f"{prefix}by_features"] * math.log(n_features / 32)
@@ -240,7 +236,7 @@ class IterativeCKM:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CKMDecoder(AbstractDecoder[Clusters]):
+class CKMDecoder(AbstractDecoder[FittedAtoms]):
     """Clusters of equal weight by the descent of an :class:`IterativeCKM`.
 
     Parameters
@@ -265,7 +261,7 @@ class CKMDecoder(AbstractDecoder[Clusters]):
             require_positive_int(name, getattr(self, name))
 
     @override
-    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Clusters]:
+    def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[FittedAtoms]:
         units, spec = _require_units(sketch.feature_map, self.model), self.model.spec
         d, k = units.n_features, self.n_clusters
         rng = np.random.default_rng(self.seed)
@@ -275,31 +271,13 @@ class CKMDecoder(AbstractDecoder[Clusters]):
         )
         best = int(np.nan_to_num(fit.objective, nan=np.inf).argmin())
         scaling = units.scaling or Scaling.identity(d)
-        centres = fit.centroids[best] / scaling.factor + scaling.shift
+        centers = fit.centroids[best] / scaling.factor + scaling.shift
         variances = fit.variances[best] / scaling.factor**2
-        params = Clusters(centres, np.full(k, 1 / k), np.tile(variances, (k, 1)))
+        params = FittedAtoms(centers, np.full(k, 1 / k), np.tile(variances, (k, 1)))
         size = max(float(np.linalg.norm(sketch.mean)), 1e-30)
         residual = float(np.sqrt(fit.misfit[best])) / size
         is_finite = bool(np.isfinite(fit.objective[best]))
         return Decoding(params, residual, n_iter=spec.n_steps, converged=is_finite)
-
-
-def draw_units(
-    n_features: int, n_units: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Unit vectors (n_features, n_units) and their normal places in a law (n_units)."""
-    directions = rng.standard_normal((n_features, n_units), np.float32)
-    directions /= np.linalg.norm(directions, axis=0)
-    return directions, rng.standard_normal(n_units, np.float32)
-
-
-def _first_weight(spec: CKMSpec, rng: np.random.Generator) -> Array:
-    """W to begin with: early features weigh more, so that narrow rows are seen."""
-    directions, positions = draw_units(MAX_PADDED, spec.n_units(spec.sketch_size), rng)
-    uneven = directions / np.sqrt(np.arange(1.0, MAX_PADDED + 1))[:, None]
-    spread = math.exp(_START["spread"]) * positions.astype(np.float64)
-    weight: Array = uneven / np.linalg.norm(uneven, axis=0)
-    return weight * np.exp(_START["radius"] + spread)
 
 
 def _require_units(

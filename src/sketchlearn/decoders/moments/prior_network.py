@@ -24,13 +24,8 @@ from sketchlearn.decoders.moments.prior_update import (
     orthonormal,
 )
 from sketchlearn.files.weights import Weights
-from sketchlearn.networks.forward import (
-    Affine,
-    Gelu,
-    LayerNorm,
-    frozen_tensors,
-    spec_from_dict,
-)
+from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
+from sketchlearn.networks.layers import Affine, Gelu, LayerNorm
 
 __all__ = ["FrozenPrior", "PriorSpec"]
 

@@ -22,7 +22,7 @@ from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.baselines.cl_amp import CLAMPDecoder
 from sketchlearn.decoders.baselines.cl_ompr import CLOMPRDecoder
 from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder
-from sketchlearn.decoders.clusters.atoms import Clusters
+from sketchlearn.decoders.clusters.atomic_sketch import FittedAtoms
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
@@ -146,12 +146,12 @@ def _fourier(
     seed: int,
     *,
     law: FrequencyLaw,
-    decoder: Callable[[int], AbstractDecoder[Clusters]],
+    decoder: Callable[[int], AbstractDecoder[FittedAtoms]],
 ) -> NDArray[np.float64]:
     sketch = sketch_rows(
         rows, fourier_plan(rows, size, law=law, seed=seed), progress=False
     )
-    return decoder(seed).decode(sketch).params.centres
+    return decoder(seed).decode(sketch).params.centers
 
 
 def _nystrom(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
@@ -161,7 +161,7 @@ def _nystrom(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
     scale = d**0.5 * _scale(rows, scaling, seed)
     feature_map = NystromFeatures(landmarks, scale=scale, scaling=scaling)
     sketch = sketch_rows(rows, feature_map, progress=False)
-    return _gaussians(seed).decode(sketch).params.centres
+    return _gaussians(seed).decode(sketch).params.centers
 
 
 def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.float64]:
@@ -169,7 +169,7 @@ def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.floa
     plan = ckm.feature_map(rows.shape[1], size // 2 * 2, seed)
     sketch = sketch_rows(rows, plan, progress=False)
     decoder = ckm.decoder(N_CLUSTERS, n_starts=_UNROLLED_STARTS, seed=seed)
-    return decoder.decode(sketch).params.centres
+    return decoder.decode(sketch).params.centers
 
 
 def _mean(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:

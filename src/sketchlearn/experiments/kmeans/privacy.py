@@ -202,7 +202,7 @@ class _Descent(_AbstractSession):
     @override
     def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
         released = _release(self.sketch, epsilon, seed, n_rounds=1)
-        return self.decoder.decode(released).params.centres
+        return self.decoder.decode(released).params.centers
 
 
 def _release(

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.base import AbstractDecoder
-from sketchlearn.decoders.baselines.quadratic_recovery import (
+from sketchlearn.decoders.baselines.factorized import (
     AcceleratedDecoder,
     ExponentialDecoder,
-    PseudoInverseDecoder,
     RobustDecoder,
 )
+from sketchlearn.decoders.baselines.pseudo_inverse import PseudoInverseDecoder
 from sketchlearn.decoders.baselines.reduced_rows import (
     ReducedRows,
     project_rows,

@@ -6,15 +6,13 @@ of object that can be saved: nothing else has to know of it.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
+from sketchlearn.discovery import classes_declaring
 from sketchlearn.files.container import Contents
-from sketchlearn.storage import formats
 from sketchlearn.storage.headers import Tensors
 
 __all__ = ["AbstractFormat", "all_formats"]
@@ -62,6 +60,5 @@ class AbstractFormat(ABC):
 @cache
 def all_formats() -> tuple[AbstractFormat, ...]:
     """One of each format in this folder."""
-    for module in pkgutil.iter_modules(formats.__path__, f"{formats.__name__}."):
-        importlib.import_module(module.name)
-    return tuple(cls() for cls in AbstractFormat.__subclasses__())
+    found = classes_declaring("stored", "sketchlearn.storage.formats")
+    return tuple(cls() for cls in found.values())

@@ -30,7 +30,8 @@ from sketchlearn.storage.headers import (
 
 __all__ = ["PrivateSketchFormat"]
 
-_SECRET, _SEEDED = "private", "test"  # the noise
+_SECRET, _SEEDED = "private", "test"
+"""Field ``kind``, by what the noise is."""
 
 
 @final

@@ -29,7 +29,8 @@ DENSE_FEATURES = 2048
 accurate. A promise of the estimators that say so."""
 
 _SMALLEST = 1e-12
-"""Least variance of a feature's own, of its whole, that a system is solved with."""
+"""Least variance of a feature's own, of its whole, that a system is solved with: its
+inverse multiplies machine epsilon, and four digits of a solution are left."""
 
 
 @final

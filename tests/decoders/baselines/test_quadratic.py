@@ -16,13 +16,13 @@ from sketchlearn import (
     clipped,
     sketch_rows,
 )
-from sketchlearn.decoders.baselines.quadratic_operator import measurements_of
-from sketchlearn.decoders.baselines.quadratic_recovery import (
+from sketchlearn.decoders.baselines.factorized import (
     AcceleratedDecoder,
     ExponentialDecoder,
-    PseudoInverseDecoder,
     RobustDecoder,
 )
+from sketchlearn.decoders.baselines.pseudo_inverse import PseudoInverseDecoder
+from sketchlearn.decoders.baselines.quadratic_operator import measurements_of
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.testing import release_seeded
 
@@ -63,13 +63,13 @@ def broken_sketch(rows, size, share):
     return SimpleNamespace(feature_map=sketch.feature_map, mean=mean)
 
 
-@pytest.mark.parametrize("hollow", [False, True])
+@pytest.mark.parametrize("off_diagonal_only", [False, True])
 @pytest.mark.parametrize("law", LAWS)
-def test_the_operator_is_the_matrix_of_the_map(law, hollow):
+def test_the_operator_is_the_matrix_of_the_map(law, off_diagonal_only):
     phi = QuadraticFeatures(D, 11, law=law)
-    operator = measurements_of(phi, hollow=hollow)
+    operator = measurements_of(phi, off_diagonal_only=off_diagonal_only)
     i, j = np.tril_indices(D)
-    A = phi.matrix * ((i != j) if hollow else 1)
+    A = phi.matrix * ((i != j) if off_diagonal_only else 1)
     factor, weights = RNG.normal(size=(D, 3)), RNG.normal(size=11)
     matrix = factor @ factor.T
     adjoint = operator.adjoint(weights)
@@ -77,7 +77,7 @@ def test_the_operator_is_the_matrix_of_the_map(law, hollow):
     assert np.allclose(operator.of_matrix(matrix), A @ matrix[i, j])
     assert np.allclose(operator.of_factor(factor), A @ matrix[i, j])
     assert np.allclose(operator.gram(), A @ A.T)
-    assert np.allclose(operator.dense(), A[:, (i != j) | (not hollow)])
+    assert np.allclose(operator.dense(), A[:, (i != j) | (not off_diagonal_only)])
     assert np.allclose(operator.transposed(weights)[i, j], A.T @ weights)
     assert np.isclose((adjoint * matrix).sum(), weights @ A @ matrix[i, j])
     assert np.allclose(operator.adjoint_times(weights, factor), adjoint @ factor)

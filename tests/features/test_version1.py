@@ -25,7 +25,7 @@ from sketchlearn.errors import (
 from sketchlearn.features.build import build_map
 from sketchlearn.features.cells import CellFeatures
 
-GOLDEN = Path(__file__).parent / "golden" / "v1"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
 FACTS = json.loads((GOLDEN / "facts.json").read_text())
 GONE = "subspace-fourier"
 """A kind of map that no release computes any more."""

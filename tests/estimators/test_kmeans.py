@@ -26,6 +26,7 @@ from sketchlearn.errors import (
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.release import release
+from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
@@ -519,7 +520,7 @@ def test_declared_bounds_are_planned_without_a_look(monkeypatch):
     def refuse(batches):
         raise AssertionError
 
-    monkeypatch.setattr("sketchlearn.estimators.density.column_extremes", refuse)
+    monkeypatch.setattr(LocalRows, "extremes", refuse)
     sketch = CompressiveKMeans(2, sketch_size=60, bounds=BOUNDS).sketch(X)
     plan = CompressiveKMeans(2, sketch_size=60, bounds=BOUNDS).plan(6)
     assert sketch.feature_map == plan

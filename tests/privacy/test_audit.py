@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.clipping import clipped
@@ -13,6 +14,7 @@ from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.privacy import game
 from sketchlearn.privacy.audit import (
     FEWEST_RELEASES,
+    ONE_BY_ONE,
     AuditReport,
     audit,
     released_totals,
@@ -276,3 +278,10 @@ def test_no_audit_is_too_short_to_find_that_there_is_no_noise():
     assert game.play(*tables, 1e-6, gaussian=False)[0] > 3
     short = [table[: fewest // 10] for table in tables]
     assert game.play(*short, 1e-6, gaussian=False)[0] < 1
+
+
+def test_releases_drawn_one_by_one_show_noise_that_is_a_sixth_too_small():
+    numbers = ONE_BY_ONE * 9
+    least = stats.chi2.ppf(game.CHANCE_OF_ERROR, numbers) / numbers
+
+    assert least > (5 / 6) ** 2

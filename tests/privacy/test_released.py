@@ -359,3 +359,17 @@ def test_a_release_is_rejoined_with_its_map_only(private):
     assert blind.with_map(PHI).feature_map is PHI
     with pytest.raises(FeatureMapMismatch):
         blind.with_map(FourierFeatures(4, 4))
+
+
+@pytest.mark.parametrize(("deviations", "readable"), [(3.5, False), (4.5, True)])
+def test_a_mean_is_read_from_four_deviations_of_the_count_on(
+    ample, exact, deviations, readable
+):
+    private = release(exact, **PROMISE, ledger=ample, count="laplace")
+    count = round(deviations * private.count_noise_std)
+    private = replace(private, noisy_count=count)
+    if readable:
+        assert np.isfinite(private.mean).all()
+    else:
+        with pytest.raises(TooNoisy):
+            _ = private.mean

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sketchlearn.errors import SketchFileError
+from sketchlearn.files import container
 from sketchlearn.files.container import decode, encode, is_shallow
 from sketchlearn.files.weights import load_weights
 from sketchlearn.storage.headers import features_of, move_long_texts, whole_text
@@ -65,3 +66,8 @@ def test_32_values_may_be_inside_one_another(depth):
 @pytest.mark.parametrize("function", [load, loads, load_weights])
 def test_files_beyond_a_gibibyte_are_read_only_on_request(function):
     assert inspect.signature(function).parameters["max_bytes"].default == 2**30
+
+
+def test_a_tensor_has_at_most_eight_sides():
+    assert container._is_shape([1] * 8)
+    assert not container._is_shape([1] * 9)

@@ -1,9 +1,9 @@
 """Estimators on the command line, by what they say of themselves.
 
 An estimator that sets ``command``, its name here, is found: there is no list to put it
-into. ``command_options`` says which of its parameters an option sets, and
-``command_output`` which fitted attributes are printed. Estimators whose ``fit_sketch``
-takes ``targets`` have the option ``--target``.
+into. ``command_options`` says which of its parameters an option sets, beside those that
+all estimators may have, and ``command_output`` which fitted attributes are printed.
+Estimators whose ``fit_sketch`` takes ``targets`` have the option ``--target``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from typing_extensions import override
 from sketchlearn.discovery import classes_declaring
 
 __all__ = ["SET", "ModelName", "build_estimator", "given_options", "takes_targets"]
+
+_SHARED = {"size": "sketch_size", "bounds": "bounds", "seed": "random_state"}
+"""Options of every estimator that has these parameters."""
 
 SET = click.option(
     "--set",
@@ -49,10 +52,7 @@ class ModelName(click.ParamType):  # type: ignore[type-arg]
 
 
 def build_estimator(
-    model: str,
-    options: Mapping[str, Any],
-    settings: tuple[str, ...] = (),
-    **parameters: Any,
+    model: str, options: Mapping[str, Any], settings: tuple[str, ...] = ()
 ) -> Any:
     """An estimator with the options that were given, and no other.
 
@@ -65,18 +65,15 @@ def build_estimator(
         that of the estimator. One that the estimator does not have is refused.
     settings : tuple of str
         Of ``--set``.
-    parameters
-        What is set whatever the options are.
     """
     cls = _estimators()[model]
-    names = getattr(cls, "command_options", {})
-    given = given_options(options)
+    names, given = _parameters(cls), given_options(options)
     for option in given:
         if option not in names:
-            others = [n for n, c in _estimators().items() if _has(c, option)]
+            others = [n for n, c in _estimators().items() if option in _parameters(c)]
             _refuse(option, model, others)
     chosen = {names[option]: options[option] for option in given}
-    return cls(**{**parameters, **chosen, **_parsed(cls, settings)})
+    return cls(**{**chosen, **_parsed(cls, settings)})
 
 
 def given_options(names: Any) -> list[str]:
@@ -102,8 +99,11 @@ def _estimators() -> dict[str, Any]:
     return classes_declaring("command", "sketchlearn.estimators")
 
 
-def _has(cls: Any, option: str) -> bool:
-    return option in getattr(cls, "command_options", {})
+def _parameters(cls: Any) -> dict[str, str]:
+    """The parameter that each option of an estimator sets."""
+    known = cls().get_params()
+    shared = {option: name for option, name in _SHARED.items() if name in known}
+    return {**shared, **getattr(cls, "command_options", {})}
 
 
 def _predicts(cls: Any) -> bool:

@@ -109,21 +109,11 @@ def _planner(
     target: tuple[str, ...],
     *,
     model: str,
-    size: int | str,
-    bounds: tuple[float, float] | None,
-    seed: int,
     settings: tuple[str, ...],
     **options: Any,
 ) -> Any:
     """The estimator that plans the sketch."""
-    planner = build_estimator(
-        model,
-        options,
-        settings,
-        sketch_size=size,
-        bounds=bounds or None,
-        random_state=seed,
-    )
+    planner = build_estimator(model, options, settings)
     if takes_targets(model) and not target:
         raise click.UsageError(f"--for {model} and --target COLUMN go together.")
     return planner

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.errors import ConvergenceWarning, DataPlanWarning, FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.rows.survey import LARGEST
@@ -104,8 +105,10 @@ def warn_of_late(sketch: Sketch, was_constant: NDArray[np.bool_]) -> None:
     was_constant : array of shape (n_features,)
         Which features did not vary in the rows seen before.
     """
+    if not _has_moments(sketch) or sketch.feature_map.origin != "data":
+        return
     part, _ = second_moment_part(sketch.feature_map)
-    if isinstance(part, MomentFeatures) or sketch.feature_map.origin != "data":
+    if isinstance(part, MomentFeatures):
         return
     late = was_constant & varies(sketch)
     late[part.kept] = False
@@ -125,10 +128,19 @@ def warn_of_late(sketch: Sketch, was_constant: NDArray[np.bool_]) -> None:
 
 
 def varies(sketch: Sketch) -> NDArray[np.bool_]:
-    """Which features have a variance above zero, decided exactly."""
+    """Which features have a variance above zero, decided exactly.
+
+    All of them, as far as a sketch without moments knows.
+    """
+    if not _has_moments(sketch):
+        return np.ones(sketch.features.n_features, bool)
     part, place = second_moment_part(sketch.feature_map)
     places = np.arange(place.start, place.stop)
     scatter = part.scatter(
         sketch.total.take(places), sketch.count, sketch.feature_map.frac_bits
     )
     return np.array([value > 0 for value in scatter])
+
+
+def _has_moments(sketch: Sketch) -> bool:
+    return bool(sketch.feature_map.find(MomentFeatures, CrossMomentFeatures))

@@ -46,7 +46,7 @@ FEWEST_RELEASES = 1000
 """With fewer, the bounds say nothing even if there is no noise at all: at 500 in each
 half, none can be more than log(500 / 19.1) = 3.3."""
 
-_ONE_BY_ONE = 200
+ONE_BY_ONE = 200
 """Releases drawn as users draw them. The spread of 200 x 9 numbers finds noise that is
 a sixth too small (chi-square)."""
 
@@ -144,7 +144,7 @@ def audit(
     if isinstance(releaser, AbstractFeatureMap):
         fault = _fault_of_single_releases(releaser, rows, epsilon, delta)
         if fault is not None:
-            return AuditReport(epsilon, delta, inf, inf, fault, _ONE_BY_ONE)
+            return AuditReport(epsilon, delta, inf, inf, fault, ONE_BY_ONE)
         releaser = released_totals(releaser, epsilon=epsilon, delta=delta)
     without = np.asarray(releaser(rows, n_releases), np.float64)
     added = np.concatenate([rows, canary[None]])
@@ -175,7 +175,7 @@ def _fault_of_single_releases(
     drawn = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        for _ in range(_ONE_BY_ONE):
+        for _ in range(ONE_BY_ONE):
             book = Ledger.ephemeral(epsilon=epsilon, delta=delta)
             drawn.append(release(sketch, epsilon=epsilon, delta=delta, ledger=book))
     statement = drawn[0].statement
@@ -187,7 +187,7 @@ def _fault_of_single_releases(
         ]
     )
     squares = ((noise / statement.sigma_int) ** 2).sum()
-    if len(np.unique(noise, axis=0)) < _ONE_BY_ONE:
+    if len(np.unique(noise, axis=0)) < ONE_BY_ONE:
         return "noise that repeats from release to release"
     if chi2.sf(squares, noise.size) > 1 - CHANCE_OF_ERROR:
         return "spread of the noise of single releases"

@@ -53,14 +53,14 @@ class MomentPlanTuning:
     """Hand-tuned numbers of a plan of second moments."""
 
     narrow: float = 2.0**-12
-    """Quartiles closer than this part of the range need a finer rounding. Set by the
-    error of the variance of what one row far out leaves of the range; a larger one
+    """Quartiles closer than this part of the range need a finer rounding. Checked by
+    the error of the variance of what one row far out leaves of the range; a larger one
     makes sketches of usual rows slower (``benchmarks/sketching.py``)."""
 
     kept_of_few: float = 0.9
     """Least share of the features for which leaving out the others is worth a second or
-    third column. Set by the LRE of ``benchmarks/pca.py`` on training sets, with the
-    learned decoder."""
+    third column. Measured on training sets, with the learned decoder; checked by the
+    error of PCA in ``benchmarks/tuning.py``."""
 
     kept_of_many: float = 0.8
     """The same where there are many."""

@@ -22,7 +22,10 @@ from sketchlearn.decoders.baselines.factorized import (
     RobustDecoder,
 )
 from sketchlearn.decoders.baselines.pseudo_inverse import PseudoInverseDecoder
-from sketchlearn.decoders.baselines.quadratic_operator import measurements_of
+from sketchlearn.decoders.baselines.quadratic_operator import (
+    least_norm_solution,
+    measurements_of,
+)
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.testing import release_seeded
 
@@ -292,3 +295,13 @@ def test_a_diagonal_that_cannot_be_is_refused(known):
 def test_a_rank_that_cannot_be_is_refused(rank):
     with pytest.raises(FeatureMapError, match="rank must be from 1"):
         RobustDecoder(rank=rank).decode(sketch_of(ROWS, 20))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("size", [30, 36, 45])
+def test_refinement_explains_a_sketch_to_the_last_digits(law, size):
+    phi = QuadraticFeatures(D, size, law=law, seed=1)
+    measurements = measurements_of(phi)
+    values = measurements.of_matrix(np.diag(np.arange(1.0, D + 1)) + 0.5)
+    found = measurements.of_matrix(least_norm_solution(measurements, values))
+    assert np.linalg.norm(found - values) < 1e-14 * np.linalg.norm(values)

@@ -22,6 +22,7 @@ from sketchlearn import (
 from sketchlearn.decoders.moments import prior_network
 from sketchlearn.decoders.moments.base import AbstractMomentDecoder
 from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
 from sketchlearn.decoders.moments.cross_moments import missed_strength
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
@@ -263,6 +264,14 @@ def test_a_private_sketch_is_decoded_without_the_prior():
     assert np.array_equal(one.covariance, two.covariance)
     exact = [d.decode(sketch).params for d in (SHIPPED, NystromDecoder())]
     assert not np.array_equal(exact[0].covariance, exact[1].covariance)
+
+
+@pytest.mark.parametrize(
+    ("d", "kind"), [(150, DenseCovariance), (1025, LowRankCovariance)]
+)
+def test_the_prior_is_asked_of_up_to_1024_features(d, kind):
+    omega = random_groups(d, 2, seed=0)
+    assert isinstance(SHIPPED.complete(omega, omega, 0.0), kind)
 
 
 def test_a_sketch_of_the_whole_second_moment_needs_no_prior():

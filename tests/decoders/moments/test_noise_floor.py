@@ -52,3 +52,10 @@ def test_directions_seen_through_test_vectors_count_above_their_noise():
     seen = 100 * omega[:, :2] @ np.eye(2, columns) + noise
     assert directions_above(seen, omega, 1.0, np.zeros(d)) == 2
     assert directions_above(seen, omega, 1.0, np.full(d, 20.0)) == 0
+
+
+def test_variances_that_drown_in_noise_keep_their_order_and_little_else():
+    noisy = np.diag(np.arange(1.0, 9.0))
+    found = denoised_covariance(noisy, 100.0, np.zeros(8))[0].variances
+    assert (np.diff(found) > 0).all()
+    assert np.allclose(found, 4.5, rtol=0.01)

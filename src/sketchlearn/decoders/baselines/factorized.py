@@ -35,7 +35,7 @@ __all__ = [
 class FactorTuning:
     """Hand-tuned numbers of the descents on a factor.
 
-    Set by the distance to the truth of moments of low rank, the cases of
+    Checked by the distance to the truth of moments of low rank, the cases of
     ``benchmarks/tuning.py``.
     """
 

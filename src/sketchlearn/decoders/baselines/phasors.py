@@ -30,8 +30,8 @@ mean is right to 0.01 of them and its variance to two percent."""
 class ClAmpTuning:
     """Hand-tuned numbers of CL-AMP.
 
-    Set by the distance of the centres of synthetic mixtures to the true ones, the
-    cases of ``benchmarks/tuning.py``.
+    Checked by the inertia of synthetic mixtures and the length of the search, the cases
+    of ``benchmarks/tuning.py``.
     """
 
     warm_up: int = 20

@@ -25,8 +25,8 @@ AtomKind = Literal["dirac", "gaussian", "diagonal"]
 class ClOmprTuning:
     """Hand-tuned numbers of CL-OMPR.
 
-    Set by the distance of the centres of synthetic mixtures to the true ones, the
-    cases of ``benchmarks/tuning.py``.
+    Checked by the inertia of synthetic mixtures and the length of the search, the cases
+    of ``benchmarks/tuning.py``.
     """
 
     least_spread: float = 1e-3
@@ -38,11 +38,11 @@ class ClOmprTuning:
     no other one is made."""
 
     tolerance: float = 1e-9
-    """Fall of the loss, of the square of the sketch, at which a round ends. Set
-    by what is left of sketches whose kernel is wider than the box."""
+    """Fall of the loss, of the square of the sketch, at which a round ends.
+    Checked by what is left of a sketch whose kernel is wider than the box."""
 
     last_tolerance: float = 1e-14
-    """That of the last descent. Set by the same."""
+    """That of the last descent. Checked by the same."""
 
 
 @final

@@ -41,8 +41,7 @@ DAMPED: tuple[Activation, ...] = ("fourier", "cos", "sin")
 class CKMTuning:
     """Hand-tuned numbers of Iterative CKM; shipped weights were trained with them.
 
-    All were set by the inertia over Lloyd's of ``sketchlearn reproduce kmeans`` on
-    training sets.
+    Checked by the inertia of synthetic clusters, the cases of ``benchmarks/tuning.py``.
     """
 
     frame_rate: float = 0.1

@@ -47,7 +47,7 @@ class NoiseTuning:
 
     clear_level: float = 2.0
     """Singular values of P Ω so many times the largest of noise alone count as
-    directions. Set by the same."""
+    directions. Checked by the same."""
 
 
 _NOISE = NoiseTuning()

@@ -40,8 +40,8 @@ class NystromTuning:
 
     bulk: float = 0.6
     """Share of the smallest sketched eigenvalue that is left to the diagonal, where
-    that explains no variance twice. Set by the LRE of ``benchmarks/pca.py`` on training
-    sets."""
+    that explains no variance twice. Chosen on training sets; checked by the error of
+    PCA in ``benchmarks/tuning.py``."""
 
 
 @final

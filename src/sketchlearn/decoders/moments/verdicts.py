@@ -41,8 +41,8 @@ class VerdictTuning:
 
     few_directions: int = 8
     """A full basis of a compressed sketch is warned of where it saw fewer directions:
-    not even its first components are known then. Set by what ``benchmarks/pca.py``
-    loses on training sets."""
+    not even its first components are known then. A promise rather than a
+    measurement."""
 
     left_out: float = 0.25
     """Share of the variance that may have no room without a word: plans leave out up to
@@ -60,7 +60,8 @@ class VerdictTuning:
     1 exceed it."""
 
     noise_share: float = 0.1
-    """Share of a target's variance that noise may take without a word."""
+    """Share of a target's variance that noise may take without a word. Checked by what
+    is lost of it in ``benchmarks/tuning.py``."""
 
     unseen: float = 1 / 6
     """Eigenvalue of what a sketch did not see that predictions stand. Measured on

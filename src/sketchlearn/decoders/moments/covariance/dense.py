@@ -20,8 +20,8 @@ from sketchlearn.decoders.moments.covariance.base import (
 __all__ = ["DenseCovariance", "symmetric_matrix"]
 
 _LEAST_PIVOT = 1e-3
-"""Of a matrix with unit diagonal: below it, elimination would lose more than six of
-sixteen digits to the square of its inverse, and least squares does not."""
+"""Of a matrix with unit diagonal. Singular ones have pivots of up to 1e-8, the root of
+machine epsilon, by rounding; anything well above that and well below one does."""
 
 
 @final

@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import sketchlearn as sl
 from contracts import check_feature_map
-from sketchlearn.cli import estimators, main
+from sketchlearn.cli import estimators
+from sketchlearn.cli.app import main
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)

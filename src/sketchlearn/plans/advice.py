@@ -150,11 +150,6 @@ def cluster_advice(
 ) -> list[str]:
     """All there is to say of clusters: the sketch first, then rows and directions."""
     sketch, said, n_clusters = reading.sketch, [], len(found.centers)
-    if len(np.unique(found.centers, axis=0)) < n_clusters:
-        said.append(
-            f"the sketch shows fewer than n_clusters={n_clusters} distinct places: "
-            "some centers are the same."
-        )
     d = sketch.feature_map.n_features
     is_small = 2 * sketch.size < plan.size(d, 1) and bool(density.mixture.factors.any())
     if is_small and holds_only_moments(sketch.feature_map):
@@ -167,6 +162,11 @@ def cluster_advice(
     said += [too_small] if too_small else []
     is_small = is_small or too_small is not None
     outlying = outlying_rows(reading, is_blurred=inertia.is_blurred and not is_small)
+    if outlying is None and len(np.unique(found.centers, axis=0)) < n_clusters:
+        said.append(
+            f"the sketch shows fewer than n_clusters={n_clusters} distinct places: "
+            "some centers are the same."
+        )
     said += [outlying] if outlying else []
     is_told = is_small or outlying is not None or isinstance(sketch, PrivateSketch)
     if inertia.unseen > tuning.unseen and not is_told:

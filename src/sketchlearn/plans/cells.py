@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.density.lloyd import place_anchors
-from sketchlearn.decoders.density.moment_density import principal_directions
+from sketchlearn.decoders.density.moment_density import (
+    pointing_up,
+    principal_directions,
+)
 from sketchlearn.decoders.density.prior import copula_rows
 from sketchlearn.features.cells import FARTHEST, CellFeatures
 from sketchlearn.plans.first_round import FirstRound
@@ -210,7 +213,8 @@ class MixtureCells(AbstractCellPlan):
         """Variances, largest first, and directions of features in these units."""
         scaled = known.moments.structure.scaled(1 / units)
         if not self.along_features:
-            return scaled.largest(len(units))
+            values, vectors = scaled.largest(len(units))
+            return values, pointing_up(vectors)
         order = np.argsort(-scaled.variances, kind="stable")
         return scaled.variances[order], np.eye(len(units))[:, order]
 

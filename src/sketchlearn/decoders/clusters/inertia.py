@@ -127,7 +127,8 @@ def bound_inertia(
     least = tuning.least if lift is not None else tuning.least_without
     low = max(least * min(found.inertia, high) - wide, 0.0)
     is_exact = lift is not None and not reading.noise
-    is_blurred = is_exact and found.inertia < tuning.blurred * high
+    is_guess = is_exact and not found.is_explained
+    is_blurred = is_guess and found.inertia < tuning.blurred * high
     unseen = 0.0 if lift is None else _outside(moments, lift, len(centers))
     unseen /= max(estimate, 1e-300)
     n, high = moments.count, max(high, estimate) + wide

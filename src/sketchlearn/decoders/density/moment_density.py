@@ -14,6 +14,7 @@ __all__ = [
     "constant_density",
     "gaussian_density",
     "guessed_density",
+    "pointing_up",
     "principal_directions",
     "standard_directions",
 ]
@@ -43,7 +44,13 @@ def principal_directions(
     d = len(moments.mean)
     values, vectors = moments.structure.largest(d if most is None else min(most, d))
     kept = values > max(VARIES * values[0], 1e-300)
-    return values[kept], vectors[:, kept]
+    return values[kept], pointing_up(vectors[:, kept])
+
+
+def pointing_up(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same directions with their largest entry positive, whatever found them."""
+    largest = np.abs(vectors).argmax(axis=0)
+    return vectors * np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1, 1)
 
 
 def standard_directions(

@@ -15,11 +15,14 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tuning.py"
 
 
 def load_script():
-    sys.path.insert(0, str(SCRIPT.parent))  # as for a script that is run
     spec = importlib.util.spec_from_file_location("tuning_benchmark", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(SCRIPT.parent))  # as for a script that is run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(SCRIPT.parent))
     return module
 
 

@@ -53,7 +53,7 @@ __all__ = [
     "measure_private_ratios",
 ]
 
-PRIVATE, PUBLIC = "MNIST", "EMNIST-digits"
+PRIVATE, PUBLIC_TWIN = "MNIST", "EMNIST-digits"
 """Private set of the test split, and the training set that nobody protects."""
 
 CKM = {
@@ -100,7 +100,7 @@ def measure_private_ratios(
         Receives lines of progress.
     """
     data = ClusterSet(PRIVATE, _read(Path(folder, "data"), PRIVATE, "test"))
-    public = _read(Path(folder, "data"), PUBLIC, "train")
+    public = _read(Path(folder, "data"), PUBLIC_TWIN, "train")
     sessions: dict[str, Callable[[int], _AbstractSession]] = {
         "1 round": partial(_Rounds, data, public, rounds=1),
         "2 rounds": partial(_Rounds, data, public, rounds=2),

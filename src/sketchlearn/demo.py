@@ -60,7 +60,7 @@ def demonstrate(
 def write_parts(rows: int, directory: Path, *, seed: int = 0) -> list[Path]:
     """Write the generated rows as Parquet parts and return their paths."""
     rng = np.random.default_rng(seed)
-    centres = rng.normal(0.0, 3.0, (8, N_SENSORS))
+    centers = rng.normal(0.0, 3.0, (8, N_SENSORS))
     mixing = rng.normal(size=(6, N_SENSORS))
     weights = rng.normal(size=N_SENSORS)
     names = [f"sensor_{i:02d}" for i in range(N_SENSORS)]
@@ -68,7 +68,7 @@ def write_parts(rows: int, directory: Path, *, seed: int = 0) -> list[Path]:
     sizes = [len(part) for part in np.array_split(np.arange(rows), N_PARTS)]
     for number, size in enumerate(sizes):
         cluster = rng.choice(8, size, p=np.arange(1, 9) / 36)
-        values = centres[cluster] + rng.normal(size=(size, 6)) @ mixing
+        values = centers[cluster] + rng.normal(size=(size, 6)) @ mixing
         values = np.clip(values + 0.5 * rng.normal(size=values.shape), *SENSOR_BOUNDS)
         load_ = np.clip(values @ weights + 4.0 * rng.normal(size=size), *LOAD_BOUNDS)
         table = np.column_stack([values, load_]).astype(np.float32)

@@ -204,8 +204,8 @@ def _mean_ratio(
     found, start = [], time.perf_counter()
     for seed in range(n_seeds):
         with warnings.catch_warnings():
-            # Sets with few distinct rows repeat centres: the ratio shows what it costs.
+            # Sets with few distinct rows repeat centers: the ratio shows what it costs.
             warnings.simplefilter("ignore", ConvergenceWarning)
             found.append(method.centers(data.rows, size, seed))
     spent = (time.perf_counter() - start) / n_seeds
-    return float(np.mean([data.ratio(centres) for centres in found])), spent
+    return float(np.mean([data.ratio(centers) for centers in found])), spent

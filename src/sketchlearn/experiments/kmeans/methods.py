@@ -1,4 +1,4 @@
-r"""Every way to get k centres from m numbers: ours, and the classical decoders.
+r"""Every way to get k centers from m numbers: ours, and the classical decoders.
 
 All of them see rows in [0, 1] and may keep means and variances beside the m numbers.
 The scale of the classical sketches is estimated from the rows, which is not counted;
@@ -57,7 +57,7 @@ KMEANS_METHODS: dict[str, str] = {
     "unrolled": "Iterative CKM, not trained",
     "ckm": "Iterative CKM, meta-trained",
     "ckm-196": "Iterative CKM, 196 padded features",
-    "mean": "all centres at the mean",
+    "mean": "all centers at the mean",
 }
 """Labels of all methods by name."""
 
@@ -82,7 +82,7 @@ class ClusterMethod:
     """What the command line calls it."""
 
     centers: Callable[[Rows, int, int], NDArray[np.float64]]
-    """Sketches rows with a size and a seed, and decodes k centres."""
+    """Sketches rows with a size and a seed, and decodes k centers."""
 
     is_slow: bool
     """Whether decoding a wide set takes minutes."""
@@ -179,8 +179,8 @@ def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.floa
 
 
 def _mean(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
-    centre: NDArray[np.float64] = rows.mean(axis=0, keepdims=True)
-    return centre
+    center: NDArray[np.float64] = rows.mean(axis=0, keepdims=True)
+    return center
 
 
 def _gaussians(seed: int) -> CLOMPRDecoder:

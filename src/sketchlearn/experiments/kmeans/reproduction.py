@@ -49,7 +49,7 @@ from sketchlearn.version import __version__
 __all__ = ["EXPERIMENT", "KMeansPlan", "reproduce_kmeans", "show_clusterings"]
 
 SMALLEST_KMEANS_SIZE = 50
-"""Sizes below cannot hold ten centres."""
+"""Sizes below cannot hold ten centers."""
 
 SLOW_SETS = ("balance-scale", "diabetes", "segment", "pendigits")
 """Narrow sets of different kinds, on which slow methods run by default."""
@@ -197,7 +197,7 @@ def show_clusterings(
         ]
         heads = [*(f"eps={value:g}" for value in EPSILONS), "no noise"]
         title = (
-            f"Private k-means of {PRIVATE}, inertia over Lloyd's; all centres at the "
+            f"Private k-means of {PRIVATE}, inertia over Lloyd's; all centers at the "
             f"mean: {private.mean:.3f}"
         )
         tables.append(format_table(["sketch", *heads], rows, title=title))

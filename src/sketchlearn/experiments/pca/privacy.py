@@ -174,8 +174,8 @@ def _read(
 def _public_bounds(public: NDArray[np.float64]) -> tuple[ArrayLike, ArrayLike]:
     if public.max() <= 1:
         return 0, 1
-    centre = 8 * np.rint(public.mean(axis=0) / 8)  # on the grid of Scaling.from_bounds
-    return centre - 255, centre + 255
+    center = 8 * np.rint(public.mean(axis=0) / 8)  # on the grid of Scaling.from_bounds
+    return center - 255, center + 255
 
 
 def _public_norm_bound(

@@ -131,7 +131,7 @@ def synthetic(options):
             ratios.setdefault("CL-OMPR", []).append(inertia(rows, centres) / best)
         for name, values in ratios.items():
             print(
-                f"centres sd {spread}, 500 numbers, {name}: ratio "
+                f"centers sd {spread}, 500 numbers, {name}: ratio "
                 f"{np.mean(values):.4f} (worst {np.max(values):.4f}), decoding "
                 f"{np.mean(seconds[name]):.2f} s",
                 flush=True,
@@ -157,7 +157,7 @@ def every_k(options):
                 ours[k] = km.fit_sketch(sketch, n_clusters=k).cluster_centers_
             mine = time.perf_counter() - start
         print(
-            f"{len(rows)} x 16, centres sd {spread}, 700 numbers: {mine:.1f} s for 19 "
+            f"{len(rows)} x 16, centers sd {spread}, 700 numbers: {mine:.1f} s for 19 "
             f"values of k ({pass_time:.1f} s for the first)",
             flush=True,
         )

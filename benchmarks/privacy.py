@@ -14,7 +14,7 @@ import numpy as np
 from sketchlearn.experiments.pca.figures import draw_privacy
 from sketchlearn.experiments.pca.privacy import (
     FULL,
-    PUBLIC,
+    PUBLIC_TWINS,
     measure_privacy,
 )
 from sketchlearn.experiments.protocol import EPSILONS
@@ -49,7 +49,7 @@ def main():
     if not (options.data / "data").is_dir():
         raise SystemExit(f"no data in {options.data}; pass --data (skipped).")
     found = []
-    for name in PUBLIC:
+    for name in PUBLIC_TWINS:
         found.append(measure_privacy(options.data, name, n_releases=options.releases))
         show(found[-1])
     print(f"plot: {draw_privacy(found, options.plot)}")

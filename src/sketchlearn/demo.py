@@ -30,7 +30,7 @@ from sketchlearn.storage.sketches import load, save
 __all__ = ["demonstrate", "write_parts"]
 
 N_SENSORS, N_PARTS, FORGOTTEN = 24, 10, 3
-BOUNDS, LOAD_BOUNDS = (-64.0, 64.0), (-256.0, 256.0)
+SENSOR_BOUNDS, LOAD_BOUNDS = (-64.0, 64.0), (-256.0, 256.0)
 FEATURES = np.arange(N_SENSORS)
 
 Say = Callable[[str], object]
@@ -60,7 +60,7 @@ def demonstrate(
 def write_parts(rows: int, directory: Path, *, seed: int = 0) -> list[Path]:
     """Write the generated rows as Parquet parts and return their paths."""
     rng = np.random.default_rng(seed)
-    centres = rng.normal(0.0, 3.0, (8, N_SENSORS))
+    centers = rng.normal(0.0, 3.0, (8, N_SENSORS))
     mixing = rng.normal(size=(6, N_SENSORS))
     weights = rng.normal(size=N_SENSORS)
     names = [f"sensor_{i:02d}" for i in range(N_SENSORS)]
@@ -68,8 +68,8 @@ def write_parts(rows: int, directory: Path, *, seed: int = 0) -> list[Path]:
     sizes = [len(part) for part in np.array_split(np.arange(rows), N_PARTS)]
     for number, size in enumerate(sizes):
         cluster = rng.choice(8, size, p=np.arange(1, 9) / 36)
-        values = centres[cluster] + rng.normal(size=(size, 6)) @ mixing
-        values = np.clip(values + 0.5 * rng.normal(size=values.shape), *BOUNDS)
+        values = centers[cluster] + rng.normal(size=(size, 6)) @ mixing
+        values = np.clip(values + 0.5 * rng.normal(size=values.shape), *SENSOR_BOUNDS)
         load_ = np.clip(values @ weights + 4.0 * rng.normal(size=size), *LOAD_BOUNDS)
         table = np.column_stack([values, load_]).astype(np.float32)
         columns = dict(zip([*names, "load"], table.T, strict=True))
@@ -96,7 +96,9 @@ def _run(rows: int, directory: Path, say: Say) -> dict[str, Any]:
 
 def _sketch_and_forget(paths: list[Path], file: Path, say: Say) -> tuple[Sketch, float]:
     """Sketch the parts, merge, store, forget one part; return what remains."""
-    phi = CompressiveRidge(bounds=BOUNDS, target_bounds=LOAD_BOUNDS).plan(N_SENSORS)
+    phi = CompressiveRidge(bounds=SENSOR_BOUNDS, target_bounds=LOAD_BOUNDS).plan(
+        N_SENSORS
+    )
     start = time.perf_counter()
     parts = [sketch_rows(path, phi, progress=False) for path in paths]
     seconds = time.perf_counter() - start

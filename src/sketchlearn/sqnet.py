@@ -50,7 +50,7 @@ Output = Literal["vector", "symmetric"]
 DECODER_PREFIX = "decoder."
 """Names of the Query Network's tensors in a weights file begin like this."""
 
-_PIECES = {"kind": "linear", "depth": 0, "width": 0, "head": None}
+_DEFAULT_NETWORK = {"kind": "linear", "depth": 0, "width": 0, "head": None}
 
 
 @final
@@ -108,13 +108,13 @@ class SQNetSpec:
                 )
         for name in ("feature", "decoder"):
             pieces = getattr(self, name)
-            unknown = sorted(set(pieces) - set(_PIECES))
+            unknown = sorted(set(pieces) - set(_DEFAULT_NETWORK))
             if unknown:
                 raise FeatureMapError(
                     f"{name} has no field {', '.join(map(quote, unknown[:8]))}; its "
-                    f"fields are {', '.join(_PIECES)}."
+                    f"fields are {', '.join(_DEFAULT_NETWORK)}."
                 )
-            object.__setattr__(self, name, {**_PIECES, **pieces})
+            object.__setattr__(self, name, {**_DEFAULT_NETWORK, **pieces})
         for name in ("n_features", "sketch_size", "n_outputs"):
             if type(getattr(self, name)) is not int:
                 raise FeatureMapError(

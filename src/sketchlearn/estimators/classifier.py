@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, Literal, NoReturn, Self, final, overload
+from collections.abc import Mapping
+from typing import Any, Literal, Self, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder
+from sketchlearn.decoders.density.class_mixture import class_decoder
 from sketchlearn.decoders.density.components import (
-    NARROWEST,
     pool_classes,
-    pooled_deviations,
     rounding_steps,
 )
-from sketchlearn.decoders.density.mixture_choice import mixture_decoder
-from sketchlearn.decoders.density.reading import holds_only_moments, read_sketch
-from sketchlearn.decoders.moments.centring import second_moment_part
-from sketchlearn.errors import FeatureMapError, RowsError, TooNoisy
-from sketchlearn.estimators.base import AbstractSketchEstimator
-from sketchlearn.estimators.density import warn_all
+from sketchlearn.errors import RowsError, TooNoisy
 from sketchlearn.estimators.inputs import (
-    beside_targets,
     validated,
 )
-from sketchlearn.estimators.labelled_rows import LabelledRows
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture, CovarianceType
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
@@ -45,29 +34,21 @@ from sketchlearn.estimators.parameters import (
     one_of,
     seed_of,
 )
+from sketchlearn.estimators.per_class import AbstractPerClassEstimator, classes_of
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.cells import CellFeatures
-from sketchlearn.features.scaling import Origin
-from sketchlearn.plans.advice import outlying_classes
 from sketchlearn.plans.cells import MixtureCells
-from sketchlearn.plans.rounds import DensityPlan
-from sketchlearn.plans.scaling import extremes_of, warn_of_plan
+from sketchlearn.plans.classes import plan_second_rounds
+from sketchlearn.plans.scaling import extremes_of
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.kinds import is_in_memory, kind_of
-from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.local_rows import LocalRows
-from sketchlearn.sketching.row_source import AbstractRowSource
+from sketchlearn.rows.kinds import is_in_memory
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
 __public__ = ["CompressiveClassifier"]
 
-_FEWEST_ROWS = 5
-"""Rows a component must have on average, and as many as features if "full"."""
-
 
 @final
-class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
+class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
     r"""Bayes' rule with a Gaussian mixture per class, from one sketch per class.
 
     .. math:: P(c \mid x) \propto \pi_c\, p_c(x)
@@ -192,95 +173,9 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         self._check_parameters()
         if first is None:
             return self._mixture(self.n_components).plan(n_features, rows=rows)
-        extremes = None if rows is None else extremes_of(rows)
-        units = pooled_deviations([read_sketch(one).moments for one in first.values()])
-        cells = MixtureCells(
-            self.n_components, self.covariance_type == "diag", units=units
-        )
-        plan = DensityPlan(cells, self.sketch_size, seed_of(self.random_state))
-        known = {label: plan.after(one, extremes) for label, one in first.items()}
-        # Units come from all classes: one that was not paid for shows in every map.
-        is_public = all(one.origin == "declared" for one in known.values())
-        origin: Origin = "declared" if is_public else "data"
-        return {c: plan.second(replace(one, origin=origin)) for c, one in known.items()}
+        return self._second_maps(first, rows)
 
     @override
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sketch the rows of each class, in one pass or two, and decode the sketches.
-
-        Parameters
-        ----------
-        X : rows
-            Array, frame or tensor; Arrow table, or path or glob of Parquet, CSV or
-            Arrow files, with the name of a column of whole numbers for ``y``.
-        y : array of shape (n,), or str
-            Classes, or the name of the column that holds them.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        with self._all_or_nothing():
-            rows = self._open_labelled(X, y, reset=True)
-            return self.fit_sketches(self._sketch_classes(rows, {}))
-
-    @override
-    def partial_fit(
-        self, X: Any, y: Any = None, classes: ArrayLike | None = None
-    ) -> Self:
-        """Add rows; the first call plans and fits. ``classes`` is not needed."""
-        if not hasattr(self, "sketches_"):
-            return self.fit(X, y)
-        self._check_parameters()
-        with self._all_or_nothing():
-            rows = self._open_labelled(X, y, reset=False)
-            known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
-            more = rows.sketches(known)
-            if rows.labels() - known.keys():
-                others = rows.without(known.keys())
-                more |= self._sketch_classes(others, self.sketches_)
-            return self.fit_sketches(_added(self.sketches_, more))
-
-    @override
-    def forget(self, X: Any, y: Any = None) -> Self:
-        """Take rows of known classes out again, exactly.
-
-        Warns
-        -----
-        DataPlanWarning
-            If scales or cells were read from the data: the totals forget exactly, the
-            plan does not.
-        """
-        check_is_fitted(self, "sketches_")
-        self._check_parameters()
-        known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
-        with self._all_or_nothing():
-            rows = self._open_labelled(X, y, reset=False)
-            rest = dict(self.sketches_)
-            for label, sketch in rows.sketches(known).items():
-                if rest[label].count <= sketch.count:
-                    _refuse_forgetting(label)
-                rest[label] = rest[label] - sketch
-            for label in rows.labels() - known.keys():
-                _refuse_forgetting(label)
-            self.fit_sketches(rest)
-            warn_of_plan(*known.values())
-        return self
-
-    @override
-    def merge(self, other: Self) -> Self:
-        """Add what another fitted classifier of the same plan has seen."""
-        check_is_fitted(self, "sketches_")
-        check_is_fitted(other, "sketches_")
-        with self._all_or_nothing():
-            return self.fit_sketches(_added(self.sketches_, other.sketches_))
-
-    @override
-    def fit_sketch(self, sketch: Any) -> Self:
-        """The same as :meth:`fit_sketches`: one sketch for each class."""
-        return self.fit_sketches(sketch)
-
     def fit_sketches(self, sketches: Mapping[Any, Sketch | PrivateSketch]) -> Self:
         """Decode one sketch per class, made with a map from :meth:`plan`.
 
@@ -294,12 +189,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         self
         """
         self._check_parameters()
-        if not isinstance(sketches, Mapping) or not sketches:
-            raise RowsError(
-                "no sketch to fit: pass a mapping with one for each class; got "
-                f"{type(sketches).__name__}."
-            )
-        classes = _sorted(sketches)
+        classes = classes_of(sketches)
         counts = np.array([sketches[c].count for c in classes.tolist()], np.float64)
         with self._all_or_nothing():
             mixtures = [self._fitted(c, sketches[c]) for c in classes.tolist()]
@@ -327,87 +217,29 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         return tags
 
     @override
-    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
-        return LocalRows(self._open_labelled(X, y, reset=reset).batches)
-
-    @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         return self.plan(rows.shape[1], rows=rows)
 
     @override
-    def _sketch(self, rows: AbstractRowSource) -> Sketch:
-        raise FeatureMapError(
-            "a classifier has a sketch for each class: sketch the rows of each with a "
-            "map of plan(n_features), and pass them to fit_sketches."
+    def _first_map(
+        self, rows: NDArray[np.floating] | None, rounds: int
+    ) -> AbstractFeatureMap:
+        first = self._mixture(self.n_components, rounds=rounds)
+        return first.plan(self.n_features_in_, rows=rows)
+
+    @override
+    def _second_maps(
+        self,
+        first: Mapping[Any, Sketch | PrivateSketch],
+        rows: NDArray[np.floating] | None,
+    ) -> dict[Any, AbstractFeatureMap]:
+        return plan_second_rounds(
+            first,
+            MixtureCells(self.n_components, self.covariance_type == "diag"),
+            sketch_size=self.sketch_size,
+            seed=seed_of(self.random_state),
+            extremes=None if rows is None else extremes_of(rows),
         )
-
-    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
-        """Rows with their classes."""
-        if y is None:
-            raise RowsError(
-                "requires y to be passed, but the target y is None. Pass the classes, "
-                "or for files the name of their column."
-            )
-        if isinstance(y, str):
-            return self._open_named(X, y, reset=reset)
-        X = beside_targets(X, "column of classes")
-        rows, labels = validated(self, X, y, reset=reset)
-        check_classification_targets(labels)
-        return LabelledRows(open_rows(rows), labels)
-
-    def _open_named(self, X: Any, y: str, *, reset: bool) -> LabelledRows:
-        if kind_of(X).is_read_once and not (reset and self._is_one_pass):
-            raise RowsError(
-                "a stream cannot be read twice, as classes need it. Nothing was read. "
-                "Pass an array or files, or partial_fit for each batch."
-            )
-        batches = open_rows(X)
-        found = batches.names
-        if found is None or y not in found:
-            raise RowsError(
-                f"y={y!r} names a column, but the data has "
-                f"{'no names' if found is None else list(found)}."
-            )
-        features = [name for name in found if name != y]
-        if not reset:
-            features = list(getattr(self, "feature_names_in_", features))
-        batches = batches.select([*features, y])
-        if reset:
-            self.n_features_in_ = len(features)
-            self.feature_names_in_ = np.array(features, object)
-        return LabelledRows(batches)
-
-    def _sketch_classes(
-        self, rows: LabelledRows, known: Mapping[Any, Sketch]
-    ) -> dict[Any, Sketch]:
-        """Sketches of classes without a map: as those of ``known``, or planned."""
-        extremes = None
-        if known:
-            some = next(iter(known.values())).feature_map
-            twice = any(one.feature_map.find(CellFeatures) for one in known.values())
-            start = second_moment_part(some)[0] if twice else some
-        else:
-            twice = not self._is_one_pass
-            declared = self.bounds is not None and not twice
-            extremes = None if declared else rows.extremes()
-            rounds = 1 + twice
-            first = self._mixture(self.n_components, rounds=rounds)
-            start = first.plan(self.n_features_in_, rows=extremes)
-        sketches = rows.sketches(start)
-        if not known:
-            whole = sum(sketches.values())
-            assert isinstance(whole, Sketch)
-            names = getattr(self, "feature_names_in_", None)
-            warn_all([outlying_classes(read_sketch(whole), names)], stacklevel=4)
-        if not twice:
-            return sketches
-        maps = self.plan(start.n_features, rows=extremes, first={**known, **sketches})
-        return rows.sketches({label: maps[label] for label in sketches})
-
-    @property
-    def _is_one_pass(self) -> bool:
-        """Whether the rows are sketched once."""
-        return self.rounds == 1 or (self.rounds is None and self.bounds is not None)
 
     def _mixture(
         self, n_components: int, rounds: int | None = None
@@ -425,30 +257,20 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
     def _fitted(
         self, label: Any, sketch: Sketch | PrivateSketch
     ) -> CompressiveGaussianMixture:
+        """The mixture of one class, of fewer components where rows are few."""
         try:
-            return self._mixture_of(sketch)
+            size, decoder = class_decoder(
+                sketch,
+                self.n_components,
+                shape=self.covariance_type,
+                shrinkage=self.shrinkage,
+                seed=seed_of(self.random_state),
+            )
+            return self._mixture(size).fit_sketch(sketch, decoder=decoder)
         except TooNoisy as error:
             raise TooNoisy(
                 f"class {label!r}: {error} If this class has no rows, leave it out."
             ) from error
-
-    def _mixture_of(self, sketch: Sketch | PrivateSketch) -> CompressiveGaussianMixture:
-        """The mixture of one class, of fewer components where rows are few."""
-        each = sketch.feature_map.n_features if self.covariance_type == "full" else 0
-        rows = int(sketch.count) // max(_FEWEST_ROWS, each)
-        size = max(1, min(self.n_components, rows))
-        if holds_only_moments(sketch.feature_map):
-            size = 1
-        seed = seed_of(self.random_state)
-        reading, shape = read_sketch(sketch), self.covariance_type
-        decoder = mixture_decoder(reading, size, shape=shape, seed=seed)
-        if reading.cells is not None and reading.cells.has_second_moments:
-            # Classes are no mixtures of Gaussians: refining helped on no real table.
-            least = max(self.shrinkage, NARROWEST)
-            decoder = CellMixtureDecoder(
-                size, shape=shape, least_variance=least, n_rounds=0, seed=seed
-            )
-        return self._mixture(size).fit_sketch(sketch, decoder=decoder)
 
     def _pooled(
         self, mixtures: list[CompressiveGaussianMixture]
@@ -477,30 +299,3 @@ class CompressiveClassifier(ClassifierMixin, AbstractSketchEstimator):
         columns = [mixture.score_samples(rows) for mixture in self.mixtures_]
         priors = np.log(np.maximum(self.class_prior_, 1e-300))
         return np.asarray(np.stack(columns, axis=1) + priors)
-
-
-def _added(
-    left: Mapping[Any, Sketch], right: Mapping[Any, Sketch]
-) -> dict[Any, Sketch]:
-    """Sketches of each class, added up."""
-    merged = dict(left)
-    for label, sketch in right.items():
-        merged[label] = merged[label] + sketch if label in merged else sketch
-    return merged
-
-
-def _refuse_forgetting(label: Any) -> NoReturn:
-    raise RowsError(
-        f"class {label!r} would have no rows left, or never had any. Nothing was "
-        "forgotten."
-    )
-
-
-def _sorted(labels: Iterable[Any]) -> NDArray[Any]:
-    """Classes in order, of one kind."""
-    try:
-        return np.array(sorted(labels))
-    except TypeError as error:
-        raise RowsError(
-            "classes must be all numbers or all text, to be put in order."
-        ) from error

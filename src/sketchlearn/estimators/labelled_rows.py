@@ -8,15 +8,19 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
 
 from sketchlearn.errors import RowsError
+from sketchlearn.estimators.inputs import beside_targets, validated
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.kinds import kind_of
+from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.sketching.sketch_rows import sketch_rows
 
-__all__ = ["LabelledRows"]
+__all__ = ["LabelledRows", "open_labelled"]
 
 
 @final
@@ -77,6 +81,58 @@ class LabelledRows:
                 name = label if self.classes is not None else _whole(label)
                 if name not in self.left_out:
                     yield name, features[classes == label]
+
+
+def open_labelled(
+    estimator: Any, X: Any, y: Any, *, reset: bool, is_read_once: bool
+) -> LabelledRows:
+    """Rows with their classes, and scikit-learn's record of their width and names.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Keeps the record.
+    X, y : rows and classes
+        Or ``y`` is the name of their column.
+    reset : bool
+        Write the record, or else compare the rows with it.
+    is_read_once : bool
+        Whether a single pass is enough.
+    """
+    if y is None:
+        raise RowsError(
+            "requires y to be passed, but the target y is None. Pass the classes, "
+            "or for files the name of their column."
+        )
+    if isinstance(y, str):
+        if kind_of(X).is_read_once and not is_read_once:
+            raise RowsError(
+                "a stream cannot be read twice, as classes need it. Nothing was read. "
+                "Pass an array or files, or partial_fit for each batch."
+            )
+        return _open_named(estimator, X, y, reset=reset)
+    X = beside_targets(X, "column of classes")
+    rows, labels = validated(estimator, X, y, reset=reset)
+    check_classification_targets(labels)
+    return LabelledRows(open_rows(rows), labels)
+
+
+def _open_named(estimator: Any, X: Any, y: str, *, reset: bool) -> LabelledRows:
+    batches = open_rows(X)
+    found = batches.names
+    if found is None or y not in found:
+        raise RowsError(
+            f"y={y!r} names a column, but the data has "
+            f"{'no names' if found is None else list(found)}."
+        )
+    features = [name for name in found if name != y]
+    if not reset:
+        features = list(getattr(estimator, "feature_names_in_", features))
+    batches = batches.select([*features, y])
+    if reset:
+        estimator.n_features_in_ = len(features)
+        estimator.feature_names_in_ = np.array(features, object)
+    return LabelledRows(batches)
 
 
 def _whole(code: float) -> int:

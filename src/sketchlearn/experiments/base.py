@@ -15,9 +15,9 @@ import click
 
 from sketchlearn.discovery import values_declared
 
-__all__ = ["RESULTS", "TABLES", "Experiment", "find_experiments"]
+__all__ = ["RESULTS_FILE", "TABLES_FILE", "Experiment", "find_experiments"]
 
-RESULTS, TABLES = "results.json", "tables.txt"
+RESULTS_FILE, TABLES_FILE = "results.json", "tables.txt"
 """What every experiment writes into its output folder, beside figures."""
 
 

@@ -11,7 +11,7 @@ import click
 from typing_extensions import override
 
 from sketchlearn.errors import ConfigError
-from sketchlearn.experiments.base import RESULTS, Experiment, find_experiments
+from sketchlearn.experiments.base import RESULTS_FILE, Experiment, find_experiments
 
 __all__ = ["reproduce"]
 
@@ -57,7 +57,7 @@ def _run(
     """Refuse a folder without data and one with results; then run and show."""
     if not Path(data, "data", "MANIFEST.json").is_file():
         raise click.UsageError(f"--data {data}: there is no data/MANIFEST.json in it.")
-    if Path(output, RESULTS).exists() and not force:
+    if Path(output, RESULTS_FILE).exists() and not force:
         raise ConfigError(
             f"{output} has results already; pass --force to replace them."
         )
@@ -66,7 +66,7 @@ def _run(
     plan = replace(plan, **{name: value for name, value in planned.items() if value})
     say = partial(click.echo, err=True)
     shown = experiment.run(data, output, plan, say=say, **options)
-    click.echo(Path(output, RESULTS).read_text("utf-8") if as_json else shown)
+    click.echo(Path(output, RESULTS_FILE).read_text("utf-8") if as_json else shown)
 
 
 def _shared_options(experiment: Experiment) -> list[click.Option]:

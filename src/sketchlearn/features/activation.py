@@ -40,13 +40,13 @@ __public__ = ["ActivationFeatures"]
 Activation = Literal["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
 
 _PERIODIC = ("fourier", "cos", "sin")
-_FUNCTIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+_NOT_PERIODIC: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "tanh": tanh,
     "sigmoid": sigmoid,
     "relu": lambda values: np.maximum(values, 0.0),
 }
-_LARGEST = 1024.0
-_ROW_BITS, _UNIT_BITS = 18, 22
+_LARGEST_SUM = 1024.0
+_ACTIVATION_ROW_BITS, _UNIT_BITS = 18, 22
 """Rows and entries of W are rounded to so many bits."""
 
 
@@ -113,20 +113,22 @@ class ActivationFeatures(AbstractFeatureMap):
             n_features=units.shape[0],
             sketch_size=n_units * (2 if activation == "fourier" else 1),
             scaling=scaling,
-            value_bound=_LARGEST if activation == "relu" else 1.0,
+            value_bound=_LARGEST_SUM if activation == "relu" else 1.0,
             norm_bound=bounds.get(activation, sqrt(n_units) * (1 + 2.0**-50)),
             frac_bits=VALUE_BITS if is_periodic else None,
         )
         self.matrix, self.activation = units, activation
         wide = units.astype(np.float64)
         if is_periodic:
-            self._lattice = RowLattice(scaling, _ROW_BITS, 2.0**52)
+            self._lattice = RowLattice(scaling, _ACTIVATION_ROW_BITS, 2.0**52)
             self._sinusoids = Sinusoids(
-                wide / TURN, row_bits=_ROW_BITS, phase_bits=_ROW_BITS + _UNIT_BITS
+                wide / TURN,
+                row_bits=_ACTIVATION_ROW_BITS,
+                phase_bits=_ACTIVATION_ROW_BITS + _UNIT_BITS,
             )
         else:
-            limit = _LARGEST * 2.0**_ROW_BITS
-            self._lattice = RowLattice(scaling, _ROW_BITS, limit)
+            limit = _LARGEST_SUM * 2.0**_ACTIVATION_ROW_BITS
+            self._lattice = RowLattice(scaling, _ACTIVATION_ROW_BITS, limit)
             self._units = WholeMatrix(np.rint(wide * 2.0**_UNIT_BITS))
 
     @classmethod
@@ -155,10 +157,12 @@ class ActivationFeatures(AbstractFeatureMap):
             n_units = self.matrix.shape[1]
             kept = {"cos": slice(n_units), "sin": slice(n_units, None)}
             return both[:, kept.get(self.activation, slice(None))]
-        sums = self._units.product(x, largest) * 2.0 ** -(_ROW_BITS + _UNIT_BITS)
+        sums = self._units.product(x, largest) * 2.0 ** -(
+            _ACTIVATION_ROW_BITS + _UNIT_BITS
+        )
         step = 2.0**self.frac_bits
         features: NDArray[np.float64] = (
-            np.rint(_FUNCTIONS[self.activation](sums) * step) / step
+            np.rint(_NOT_PERIODIC[self.activation](sums) * step) / step
         )
         require_in_range(features, self.value_bound, first_row)
         return features

@@ -73,7 +73,7 @@ class AbstractFeatureMap(AbstractRegistered):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # Releases believe what parts() says of clipped maps.
+        # Releases take the bound of clipped maps from parts().
         if cls.parts is not AbstractFeatureMap.parts and not is_of_package(cls):
             raise FeatureMapError(
                 f"{cls.__name__} must not tell its own parts: a map of your own is "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +45,7 @@ from sketchlearn.features.scaling import Scaling
 __all__ = ["CrossMomentFeatures", "omega_bits", "random_groups", "with_units"]
 __public__ = ["CrossMomentFeatures"]
 
-_WEIGHT_BITS = 12
+_IMPORTANCE_BITS = 12
 """Weights of rows of Ω go down to ``2**-12``."""
 
 
@@ -97,6 +97,8 @@ class CrossMomentFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "cross-moments"
+    is_compressed: ClassVar[Literal[True]] = True
+    has_second_moments: ClassVar[bool] = True
     fields: ClassVar[Mapping[str, Field]] = {
         **MOMENT_FIELDS,
         "n_columns": SIZE,
@@ -150,7 +152,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
         )
         self.n_columns, self.reach, self.bits = n_columns, float(reach), int(bits)
         self.seed = int(seed)
-        weights = self.importance * 2.0 ** (_WEIGHT_BITS if is_weighted else 0)
+        weights = self.importance * 2.0 ** (_IMPORTANCE_BITS if is_weighted else 0)
         self._groups = random_groups(a, n_columns, seed) * weights[:, None]
         self._matrix = WholeMatrix(self._groups)
         self._positions = np.searchsorted(self.kept, list(self.targets))
@@ -261,7 +263,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
 def omega_bits(n_kept: int, n_columns: int, *, is_weighted: bool) -> int:
     """Bits that the entries of Ω add to those of rows: for weights and for groups."""
     groups = ceil_log2(-(-n_kept // n_columns))
-    return groups + (_WEIGHT_BITS if is_weighted else 0)
+    return groups + (_IMPORTANCE_BITS if is_weighted else 0)
 
 
 def with_units(
@@ -296,7 +298,7 @@ def _importance(values: ArrayLike | None, size: int) -> NDArray[np.float64]:
     found = np.array(values, np.float64)
     mantissa = np.frexp(found)[0]
     inside = found.shape == (size,) and (found <= 1).all()
-    if not inside or (found < 2.0**-_WEIGHT_BITS).any() or (mantissa != 0.5).any():
+    if not inside or (found < 2.0**-_IMPORTANCE_BITS).any() or (mantissa != 0.5).any():
         raise FeatureMapError(
             "importance must hold one power of two in [2**-12, 1] per kept feature."
         )

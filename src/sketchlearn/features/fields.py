@@ -38,7 +38,7 @@ __all__ = [
     "require_fields",
 ]
 
-_MOST = 2**48
+_LARGEST_SIZE = 2**48
 _ITEM_BYTES = {"<f8": 8, "<f4": 4, "<i8": 8, "|b1": 1}
 
 
@@ -127,7 +127,7 @@ def _is_array(value: Any) -> bool:
         return False
     if not isinstance(shape, list) or not 1 <= len(shape) <= 2:
         return False
-    if not all(is_whole(1, _MOST)(size) for size in shape):
+    if not all(is_whole(1, _LARGEST_SIZE)(size) for size in shape):
         return False
     return len(data) == -(-prod(shape) * _ITEM_BYTES[dtype] // 3) * 4
 
@@ -135,7 +135,7 @@ def _is_array(value: Any) -> bool:
 def _is_numbered(value: Any) -> bool:
     """Whether feature numbers, as a list or as an array."""
     if isinstance(value, list):
-        return all(is_whole(0, _MOST)(item) for item in value)
+        return all(is_whole(0, _LARGEST_SIZE)(item) for item in value)
     return _is_array(value) and len(value["shape"]) == 1
 
 
@@ -160,8 +160,8 @@ def or_none(rule: Field) -> Field:
     )
 
 
-SIZE = Field("a whole number from 1 to 2**48", is_whole(1, _MOST))
-SIZE_OR_0 = Field("a whole number from 0 to 2**48", is_whole(0, _MOST), False)
+SIZE = Field("a whole number from 1 to 2**48", is_whole(1, _LARGEST_SIZE))
+SIZE_OR_0 = Field("a whole number from 0 to 2**48", is_whole(0, _LARGEST_SIZE), False)
 SEED = Field(
     "a whole number of at most 128 bits", is_whole(-(2**128), 2**128), required=False
 )

@@ -31,10 +31,10 @@ from sketchlearn.networks.layers import (
 
 __all__ = ["FixedPointNetwork"]
 
-_BITS = 20
+_LAYER_VALUE_BITS = 20
 """Activations are rounded to ``2**-20`` before they are summed."""
 
-_WEIGHT_BITS = 18
+_LAYER_WEIGHT_BITS = 18
 """Weights are whole numbers of this many bits, with one power of two a layer."""
 
 _Array = NDArray[np.float64]
@@ -78,7 +78,7 @@ def _step(layer: Any) -> _Step:
             return partial(_normalised, layer)
         case Residual():
             return partial(_added, FixedPointNetwork(layer.body))
-    return _FUNCTIONS[type(layer)]
+    return _LAYER_FUNCTIONS[type(layer)]
 
 
 def _rectified(x: _Array) -> _Array:
@@ -94,7 +94,7 @@ def _added(body: FixedPointNetwork, x: _Array) -> _Array:
     return x + body(x)
 
 
-_FUNCTIONS: dict[type, _Step] = {
+_LAYER_FUNCTIONS: dict[type, _Step] = {
     Relu: _rectified,
     Gelu: gelu,
     Tanh: tanh,
@@ -109,13 +109,13 @@ class _Product:
     def __init__(self, layer: Affine) -> None:
         weight = np.asarray(layer.weight, np.float64).T
         largest = float(np.abs(weight).max())
-        bits = _WEIGHT_BITS - ceil_log2(largest) if largest else 0
+        bits = _LAYER_WEIGHT_BITS - ceil_log2(largest) if largest else 0
         self._matrix = WholeMatrix(np.rint(np.ldexp(weight, bits)) + 0.0)
         self._bias = np.asarray(layer.bias, np.float64)
-        self._unit = -(_BITS + bits)
+        self._unit = -(_LAYER_VALUE_BITS + bits)
 
     def __call__(self, x: _Array) -> _Array:
-        sums = self._matrix.product(np.rint(x * 2.0**_BITS))
+        sums = self._matrix.product(np.rint(x * 2.0**_LAYER_VALUE_BITS))
         result: _Array = np.ldexp(sums, self._unit) + self._bias
         return result
 
@@ -127,13 +127,13 @@ def _normalised(layer: LayerNorm, x: _Array) -> _Array:
     many bits of the largest that the sum of squares is exact.
     """
     width = x.shape[1]
-    steps = np.rint(x * 2.0**_BITS)
+    steps = np.rint(x * 2.0**_LAYER_VALUE_BITS)
     if not largest_magnitude(steps) * width <= LIMIT:
         raise RowRangeError(
             "some row drives this network beyond the range of its whole numbers. "
             "Nothing was added. Scale the rows: scaling=Scaling.from_bounds(low, high)."
         )
-    mean = steps.sum(axis=1, keepdims=True) / (width * 2.0**_BITS)
+    mean = steps.sum(axis=1, keepdims=True) / (width * 2.0**_LAYER_VALUE_BITS)
     centred = x - mean
     bits = (52 - (width - 1).bit_length()) // 2
     largest = np.abs(centred).max(axis=1, keepdims=True)

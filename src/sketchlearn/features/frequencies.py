@@ -20,14 +20,14 @@ __all__ = ["FrequencyLaw", "random_sinusoids", "sinusoid_cost"]
 
 FrequencyLaw = Literal["gaussian", "folded", "adapted"]
 
-_ROW_BITS = 16
+_SINUSOID_ROW_BITS = 16
 """Rows are rounded to this many bits below the scale of the kernel, and one more for
 every four times as many features: errors of many features add up."""
 
 _FREQUENCY_BITS = 16
 """And frequencies, in turns per scale, to this many."""
 
-_LIMIT = 2.0**52
+_SINUSOID_LIMIT = 2.0**52
 
 
 def random_sinusoids(
@@ -47,7 +47,7 @@ def random_sinusoids(
             f"law must be one of {', '.join(get_args(FrequencyLaw))}; got {law!r}."
         )
     require_positive_int("n_features", n_features)
-    fine = _ROW_BITS + ceil_log2(n_features) // 2
+    fine = _SINUSOID_ROW_BITS + ceil_log2(n_features) // 2
     row_bits = fine - floor_log2(scale)
     turns = _unit_frequencies(n_features, count, law, seed) / (TURN * scale)
     sinusoids = Sinusoids(
@@ -56,7 +56,7 @@ def random_sinusoids(
         phase_bits=fine + _FREQUENCY_BITS,
         octaves=octaves,
     )
-    return RowLattice(scaling, row_bits, _LIMIT), sinusoids
+    return RowLattice(scaling, row_bits, _SINUSOID_LIMIT), sinusoids
 
 
 def sinusoid_cost(n_features: int, sketch_size: int, *, octaves: int = 1) -> Cost:

@@ -33,7 +33,7 @@ __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 __public__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 
 
-_LARGEST = float(np.finfo(np.float64).max)
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 class _AbstractHashFeatures(AbstractFeatureMap):
@@ -218,7 +218,7 @@ class BloomFeatures(_AbstractHashFeatures):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        RowLattice(None, 0, _LARGEST).round(
+        RowLattice(None, 0, _LARGEST_FLOAT).round(
             rows, first_row
         )  # refuses what is no number
         present = (rows != 0).astype(np.float64)

@@ -1,6 +1,6 @@
 r"""Kernel scales: how wide clusters are, read from the size of a Fourier sketch.
 
-For k round clusters of variance :math:`s^2` whose centres scatter with variance
+For k round clusters of variance :math:`s^2` whose centers scatter with variance
 :math:`b`, the sketch at a frequency of length R is, over random directions, close to a
 complex Gaussian of mean square
 
@@ -41,7 +41,7 @@ class Spread:
     within : float
         Variance inside clusters, :math:`s^2`.
     between : float
-        Variance of the centres, :math:`b`.
+        Variance of the centers, :math:`b`.
     concentration : float
         ρ; its inverse is the effective number of clusters.
     """
@@ -80,8 +80,8 @@ def estimate_spread(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> centres = 5 * rng.normal(size=(4, 3))
-    >>> rows = centres[rng.integers(4, size=9000)] + rng.normal(size=(9000, 3))
+    >>> centers = 5 * rng.normal(size=(4, 3))
+    >>> rows = centers[rng.integers(4, size=9000)] + rng.normal(size=(9000, 3))
     >>> phi = FourierFeatures(n_features=3, sketch_size=400)
     >>> spread = estimate_spread(phi.frequencies, phi(rows).mean(axis=0), noise=0.007)
     >>> 0.8 < spread.within < 1.2

@@ -107,6 +107,9 @@ class MomentFeatures(AbstractFeatureMap):
     """
 
     kind: ClassVar[str] = "moments"
+    is_compressed: ClassVar[Literal[False]] = False
+    """Whether products of features are seen through a few directions only."""
+
     fields: ClassVar[Mapping[str, Field]] = {**MOMENT_FIELDS, "order": WORD}
 
     def __init__(
@@ -174,6 +177,11 @@ class MomentFeatures(AbstractFeatureMap):
             return x
         i, j = self._pairs
         return np.concatenate([x, x[:, i] * x[:, j]], axis=1)
+
+    @property
+    def has_second_moments(self) -> bool:
+        """Whether there is a product of each pair of features."""
+        return self.order == "covariance"
 
     def scatter(self, total: Int128Array, count: int, frac_bits: int) -> list[int]:
         r"""Variances in whole numbers, :math:`N \sum x^2 - (\sum x)^2`, exactly.

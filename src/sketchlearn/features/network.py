@@ -57,10 +57,10 @@ Inputs = Literal["rows", "outer"]
 FEATURE_PREFIX = "feature."
 """Names of the Sketch Network's tensors in a weights file begin like this."""
 
-_ROW_BITS = 20
+_NETWORK_ROW_BITS = 20
 """Scaled rows are rounded to ``2**-20``."""
 
-_LIMIT, _OUTER_LIMIT = 2.0**40, 2.0**30
+_NETWORK_LIMIT, _OUTER_NETWORK_LIMIT = 2.0**40, 2.0**30
 
 
 @final
@@ -174,8 +174,8 @@ class NetworkFeatures(AbstractFeatureMap):
             )
         frozen = FrozenNetwork(network, self._tensors)
         self._network = FixedPointNetwork(frozen.layers)
-        limit = _OUTER_LIMIT if inputs == "outer" else _LIMIT
-        self._lattice = RowLattice(scaling, _ROW_BITS, limit)
+        limit = _OUTER_NETWORK_LIMIT if inputs == "outer" else _NETWORK_LIMIT
+        self._lattice = RowLattice(scaling, _NETWORK_ROW_BITS, limit)
 
     @property
     @override
@@ -220,7 +220,7 @@ class NetworkFeatures(AbstractFeatureMap):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        x = self._lattice.round(rows, first_row)[0] * 2.0**-_ROW_BITS
+        x = self._lattice.round(rows, first_row)[0] * 2.0**-_NETWORK_ROW_BITS
         outputs = self._network(lower_products(x) if self.inputs == "outer" else x)
         step = 2.0**self.frac_bits
         features: NDArray[np.float64] = np.rint(outputs * step) / step

@@ -30,7 +30,7 @@ __public__ = ["NystromFeatures"]
 _KERNEL_BITS = 22
 """Values of the kernel are rounded to ``2**-22``."""
 
-_ROOT_BITS = 26
+_INVERSE_ROOT_BITS = 26
 """And entries of the inverse root to ``2**-26``."""
 
 _REACH_BITS = 8
@@ -115,7 +115,9 @@ class NystromFeatures(AbstractFeatureMap):
         given = _require_root(root, size)
         # Sums of a column stay below 2**40, whatever the condition of the kernel.
         most = float(np.abs(given).max()) or 1.0
-        self._root_bits = min(_ROOT_BITS, 40 - ceil_log2(size) - ceil_log2(most))
+        self._root_bits = min(
+            _INVERSE_ROOT_BITS, 40 - ceil_log2(size) - ceil_log2(most)
+        )
         whole = np.rint(np.ldexp(given, self._root_bits)) + 0.0
         self.root = np.ldexp(whole, -self._root_bits)
         # Sums of squares of whole numbers below 2**b stay below 2**51.

@@ -36,14 +36,14 @@ __public__ = ["QuadraticFeatures"]
 
 QuadraticLaw = Literal["gaussian", "chi", "unit"]
 
-_ROW_BITS = 24
+_QUADRATIC_ROW_BITS = 24
 """Scaled rows, and products of them, are rounded to ``2**-24``."""
 
-_WEIGHT_BITS = {"gaussian": 16, "chi": 22, "unit": 22}
+_QUADRATIC_WEIGHT_BITS = {"gaussian": 16, "chi": 22, "unit": 22}
 """Entries of A, or of a, are rounded to so many bits: they are random anyway."""
 
-_LIMIT = 2.0**34
-_ROOT_BITS = 25
+_QUADRATIC_LIMIT = 2.0**34
+_QUADRATIC_ROOT_BITS = 25
 """Square roots of features are whole numbers of at most this many bits."""
 
 
@@ -111,7 +111,7 @@ class QuadraticFeatures(AbstractFeatureMap):
             )
         # Squares are kept on a lattice whose step is a square too.
         exponent = ceil_log2(require_bound("value_bound", value_bound))
-        root_bits = _ROOT_BITS - -(-exponent // 2)
+        root_bits = _QUADRATIC_ROOT_BITS - -(-exponent // 2)
         super().__init__(
             n_features=n_features,
             sketch_size=sketch_size,
@@ -121,8 +121,8 @@ class QuadraticFeatures(AbstractFeatureMap):
             frac_bits=2 * root_bits,
         )
         self.law, self.seed = law, int(seed)
-        self._lattice = RowLattice(scaling, _ROW_BITS, _LIMIT)
-        self._weight_bits = _WEIGHT_BITS[law]
+        self._lattice = RowLattice(scaling, _QUADRATIC_ROW_BITS, _QUADRATIC_LIMIT)
+        self._weight_bits = _QUADRATIC_WEIGHT_BITS[law]
         self._whole = np.rint(self._draw() * 2.0**self._weight_bits) + 0.0
         self._matrix = WholeMatrix(self._whole)
 
@@ -188,11 +188,14 @@ class QuadraticFeatures(AbstractFeatureMap):
         x, largest = self._lattice.round(rows, first_row)
         if self.law == "gaussian":
             i, j = self._lower
-            x = np.rint(x[:, i] * x[:, j] * 2.0**-_ROW_BITS)
-            step, largest = 2.0**self.frac_bits, largest**2 * 2.0**-_ROW_BITS + 1
+            x = np.rint(x[:, i] * x[:, j] * 2.0**-_QUADRATIC_ROW_BITS)
+            step, largest = (
+                2.0**self.frac_bits,
+                largest**2 * 2.0**-_QUADRATIC_ROW_BITS + 1,
+            )
         else:
             step = 2.0 ** (self.frac_bits // 2)
-        unit = 2.0 ** -(_ROW_BITS + self._weight_bits)
+        unit = 2.0 ** -(_QUADRATIC_ROW_BITS + self._weight_bits)
         sums = self._matrix.product(x, largest) * (unit * step)
         features: NDArray[np.float64] = np.rint(sums) / step
         if self.law != "gaussian":

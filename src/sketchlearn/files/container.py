@@ -5,7 +5,7 @@ Everything is written in one way only (sorted keys, no spaces, no holes), so equ
 contents are equal bytes, and a digest in the header covers all of them. SHA-256 finds
 damage; only a key (HMAC-SHA256) finds somebody who wants to deceive.
 
-The reader believes nothing: sizes are recomputed before memory is taken, and whatever
+The reader trusts nothing: sizes are recomputed before memory is taken, and whatever
 the bytes, the only error is :class:`~sketchlearn.errors.SketchFileError`. What the
 fields and tensors mean is not known here.
 """

@@ -96,11 +96,11 @@ class TrainableCKM(nn.Module):
         The fit of one Gaussian is taken as given by gradients.
         """
         spec, numbers = self.spec, self.numbers
-        centre, unit = fit_frame(spec, target, matrix)
+        center, unit = fit_frame(spec, target, matrix)
         scatter = 1 - damp(unit.square(), matrix).square().mean(dim=-1)
         pull = scatter * self._by_sizes("pull", matrix.shape[-1], n_features)
         pull = pull / (start.shape[-2] * n_features)
-        objective = TensorObjective(spec, target, matrix, centre, unit, pull)
+        objective = TensorObjective(spec, target, matrix, center, unit, pull)
         spread = numbers["atom"].expand(*start.shape[:-2], 1, start.shape[-1])
         first = torch.cat([numbers["initial_std"].exp() * start, spread], dim=-2)
         point = descend(
@@ -161,7 +161,7 @@ class TensorObjective:
     spec: CKMSpec
     target: Tensor  # (..., size)
     matrix: Tensor  # (..., width, n_units)
-    centre: Tensor  # μ, (..., 1, width)
+    center: Tensor  # μ, (..., 1, width)
     unit: Tensor  # τ, (..., 1, width)
     pull: Tensor  # (...)
     blur: float = 0.0  # standard deviation of noise that all rows are taken to have
@@ -180,7 +180,7 @@ class TensorObjective:
         return TensorFit(centroids, variances.squeeze(-2), misfit, objective)
 
     def _clusters(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        centroids = self.centre + self.unit * point[..., :-1, :]
+        centroids = self.center + self.unit * point[..., :-1, :]
         if self.spec.atoms == "point":
             return centroids, torch.zeros_like(self.unit)
         # So far that nothing overflows; no cluster is that much wider than all rows.
@@ -207,7 +207,7 @@ class TensorObjective:
 
 
 def fit_frame(spec: CKMSpec, target: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre and spread of all rows, (..., 1, width): one Gaussian fitted to them.
+    """Center and spread of all rows, (..., 1, width): one Gaussian fitted to them.
 
     Rows are blurred for it, or the fit could end at one of several clusters.
     """
@@ -227,8 +227,8 @@ def fit_frame(spec: CKMSpec, target: Tensor, matrix: Tensor) -> tuple[Tensor, Te
         schedule="cosine",
         backward_steps=0,
     )
-    centre, logs = (unit * point[..., :1, :]), point[..., 1:, :]
-    return centre, (unit * logs.exp()).clamp_max(1.0)
+    center, logs = (unit * point[..., :1, :]), point[..., 1:, :]
+    return center, (unit * logs.exp()).clamp_max(1.0)
 
 
 def damp(variances: Tensor, matrix: Tensor) -> Tensor:

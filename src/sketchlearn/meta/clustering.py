@@ -112,8 +112,8 @@ def _lloyd(
 ) -> NDArray[np.float32]:
     seed = int(rng.integers(2**31))
     fit = KMeans(n_clusters, n_init=2, random_state=seed).fit(rows)
-    centres: NDArray[np.float32] = fit.cluster_centers_
-    return centres
+    centers: NDArray[np.float32] = fit.cluster_centers_
+    return centers
 
 
 def _unit_rows(
@@ -135,11 +135,11 @@ def _unit_rows(
 
 
 def gaussian_dataset(rng: np.random.Generator) -> MetaDataset:
-    """Unit Gaussian clusters around centres that are further apart."""
+    """Unit Gaussian clusters around centers that are further apart."""
     d, k = log_uniform(2, 64, rng), log_uniform(4, 20, rng)
     spread = math.exp(rng.uniform(math.log(1.2), math.log(4)))
-    centres = spread * rng.standard_normal((k, d), np.float32)
-    rows = centres[rng.integers(k, size=_SYNTHETIC_ROWS)]
+    centers = spread * rng.standard_normal((k, d), np.float32)
+    rows = centers[rng.integers(k, size=_SYNTHETIC_ROWS)]
     rows += rng.standard_normal(rows.shape, np.float32)
     return MetaDataset.from_arrays(f"gaussian-{d}-{k}", rows, real=False)
 

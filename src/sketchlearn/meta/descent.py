@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 
 from sketchlearn.decoders.clusters.descent import (
     InnerOptimiser,
-    Schedule,
+    InnerSchedule,
     adam,
     rate_share,
     require_optimiser,
@@ -91,7 +91,7 @@ def descend(
     rate: float | Tensor,
     n_steps: int,
     optimiser: InnerOptimiser = "adam",
-    schedule: Schedule = "constant",
+    schedule: InnerSchedule = "constant",
     backward_steps: int | None = None,
 ) -> Tensor:
     r"""Where some steps of descent end, as a function that has gradients itself.

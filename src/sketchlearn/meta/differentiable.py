@@ -22,7 +22,7 @@ __all__ = ["TensorMap", "activate", "differentiable", "lower_products"]
 
 TensorMap = Callable[[Tensor], Tensor]
 
-_FUNCTIONS: dict[str, TensorMap] = {
+_TENSOR_FUNCTIONS: dict[str, TensorMap] = {
     "cos": torch.cos,
     "sin": torch.sin,
     "tanh": torch.tanh,
@@ -88,7 +88,7 @@ def activate(phases: Tensor, activation: Activation) -> Tensor:
     """
     if activation == "fourier":
         return torch.cat([torch.cos(phases), torch.sin(phases)], dim=-1)
-    return _FUNCTIONS[activation](phases)
+    return _TENSOR_FUNCTIONS[activation](phases)
 
 
 def lower_products(rows: Tensor) -> Tensor:

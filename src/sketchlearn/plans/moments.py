@@ -286,7 +286,7 @@ def moment_decoder(
     A sketch that holds all of them needs no learned decoder.
     """
     part, _ = second_moment_part(sketch.feature_map)
-    if name == "nystrom" or isinstance(part, MomentFeatures):
+    if name == "nystrom" or not part.is_compressed:
         return NystromDecoder(with_unseen=with_unseen)
     learned: AbstractDecoder[Moments] = replace(
         _learned_decoder(), with_unseen=with_unseen

@@ -108,7 +108,7 @@ def warn_of_late(sketch: Sketch, was_constant: NDArray[np.bool_]) -> None:
     if not _has_moments(sketch) or sketch.feature_map.origin != "data":
         return
     part, _ = second_moment_part(sketch.feature_map)
-    if isinstance(part, MomentFeatures):
+    if not part.is_compressed:
         return
     late = was_constant & varies(sketch)
     late[part.kept] = False

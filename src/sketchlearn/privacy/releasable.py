@@ -74,7 +74,7 @@ def _require_bounded(sketch: Any) -> None:
 
 
 def _rebuilt_map(sketch: Sketch) -> AbstractFeatureMap:
-    """The map of a sketch; a header is believed only if the map says the same."""
+    """The map of a sketch; a header must say the same as the map."""
     spec, at_hand = sketch.features, sketch.source_map
     if at_hand is None and not spec.text:
         raise PrivacyError(

@@ -35,7 +35,7 @@ def file_piece(
     encoded : mapping of column name to Arrow type
         Types in which to read columns of text files that will be one-hot encoded.
     header : bool, optional
-        Whether a text file begins with names; refused where that is in doubt.
+        Whether a text file begins with names; refused where the file does not tell.
     """
     kind = format_of(path)
     if header is not None and kind != "CSV":

@@ -25,7 +25,7 @@ from sketchlearn.rows.pieces import Piece
 
 __all__ = ["Source", "open_source", "refuse_empty"]
 
-_PIECES: dict[RowsKind, Callable[[Any], Piece]] = {
+_READERS: dict[RowsKind, Callable[[Any], Piece]] = {
     RowsKind.ARRAY: arrays.from_array,
     RowsKind.LIST: arrays.from_list,
     RowsKind.SPARSE: arrays.from_sparse,
@@ -176,7 +176,7 @@ def _describe(
 
 def _to_piece(data: Any) -> Piece | None:
     """Describe one array or table; None if it is neither."""
-    describe = _PIECES.get(kind_of(data))
+    describe = _READERS.get(kind_of(data))
     return None if describe is None else describe(data)
 
 

@@ -21,7 +21,7 @@ from sketchlearn.experiments.kmeans.comparison import (
 )
 from sketchlearn.experiments.kmeans.figures import draw_private_ratios
 from sketchlearn.experiments.kmeans.methods import (
-    METHODS,
+    KMEANS_METHODS,
     ClusterMethod,
     fourier_plan,
     kmeans_method,
@@ -113,8 +113,8 @@ def test_methods_are_compared_on_the_sets_they_share():
     assert results.shared_sets(50) == ["a"]
     assert results.shared_sets(60) == ["a", "b"]
     everywhere, at_50, at_60 = summary_tables(results).split("\n\n")
-    assert METHODS["amp"] not in everywhere
-    assert METHODS["amp"] not in at_60
+    assert KMEANS_METHODS["amp"] not in everywhere
+    assert KMEANS_METHODS["amp"] not in at_60
     assert [line.split()[-3:] for line in at_50.splitlines()[2:]] == [
         ["1.000"] * 3,
         ["2.000"] * 3,
@@ -125,7 +125,9 @@ def test_methods_are_compared_on_the_sets_they_share():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if n not in ("mean", "amp")])
+@pytest.mark.parametrize(
+    "name", [n for n in KMEANS_METHODS if n not in ("mean", "amp")]
+)
 def test_every_method_finds_more_than_the_mean_of_ten_far_clusters(name):
     rng = np.random.default_rng(0)
     places = np.linspace(0.05, 0.95, 10)[:, None]
@@ -201,7 +203,7 @@ def test_both_trainings_of_iterative_ckm_share_a_panel(monkeypatch, tmp_path):
     descents = {line.label: line for line in drawn[2].lines}
     assert set(descents) == {
         *(f"m = {m}, {how}" for m in by_size for how in ("regular", "privacy-aware")),
-        METHODS["mean"],
+        KMEANS_METHODS["mean"],
     }
     regular, aware = (
         descents[f"m = 500, {how}"] for how in ("regular", "privacy-aware")
@@ -244,7 +246,7 @@ def test_reproduce_kmeans_writes_tables_and_figures_and_keeps_former_results(fol
     command = ("reproduce", "kmeans", "--data", folder, "--quick", "--output", output)
     first = run(*command, "--methods", "ours,mean")
     assert first.exit_code == 0, first.output
-    assert METHODS["ours"] in first.stdout
+    assert KMEANS_METHODS["ours"] in first.stdout
     assert (output / "tables.txt").read_text() == first.stdout
     figures = sorted(path.name for path in output.glob("*.png"))
     assert figures == ["ratios.png", "times.png"]

@@ -16,7 +16,7 @@ from sketchlearn.experiments.pca.comparison import (
     summary_tables,
 )
 from sketchlearn.experiments.pca.figures import errors_by_rank
-from sketchlearn.experiments.pca.methods import METHODS, Method
+from sketchlearn.experiments.pca.methods import PCA_METHODS, Method
 from sketchlearn.experiments.pca.privacy import FULL, measure_privacy
 from sketchlearn.experiments.pca.reproduction import PCAPlan, reproduce_pca
 from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
@@ -84,15 +84,15 @@ def test_a_method_without_weights_is_left_out_at_that_size_only():
 
 def test_means_are_taken_over_real_wide_all_and_printed_sets():
     tables = summary_tables(RESULTS).split("\n\n")
-    ours = [row_of(table, METHODS["learned"]) for table in tables[:4]]
+    ours = [row_of(table, PCA_METHODS["learned"]) for table in tables[:4]]
     assert ours == [
         ["0.300", "0.100"],
         ["0.500", "0.200"],
         ["0.500", "0.300"],
         ["0.500", "0.200"],
     ]
-    assert METHODS["sqnet"] not in tables[0]
-    assert row_of(tables[4], METHODS["learned"]) == ["0.020", "-"]
+    assert PCA_METHODS["sqnet"] not in tables[0]
+    assert row_of(tables[4], PCA_METHODS["learned"]) == ["0.020", "-"]
 
 
 def test_printed_values_of_simulated_sets_are_not_compared_with():

@@ -6,7 +6,7 @@ import torch
 
 from paper_folder import write_paper_folder
 from sketchlearn import sketch_rows
-from sketchlearn.experiments.pca.methods import METHODS, pca_method, weights_file
+from sketchlearn.experiments.pca.methods import PCA_METHODS, pca_method, weights_file
 from sketchlearn.experiments.pca.sets import load_sets
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.meta.sqnet import TrainableSQNet
@@ -28,7 +28,7 @@ def test_a_sketch_that_holds_the_second_moment_loses_nothing(data, name):
     assert small.ridge_lre(estimate) == pytest.approx(0, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "sqnet"])
+@pytest.mark.parametrize("name", [name for name in PCA_METHODS if name != "sqnet"])
 def test_every_method_gives_a_symmetric_matrix_that_depends_on_the_seed(data, name):
     wide = data[1]
     first, again, other = (

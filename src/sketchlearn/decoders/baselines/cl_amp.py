@@ -6,15 +6,15 @@ With :math:`\omega_j = g_j a_j`, :math:`|a_j| = 1`, a mixture of round clusters 
     y_j = \sum_l \alpha_l\, e^{-g_j^2 \tau_l / 2}\, e^{i g_j z_{jl}} + \text{noise},
     \qquad z_{jl} = a_j^\top c_l :
 
-a sum of phasors of linear forms of the centres. Simplified hybrid GAMP alternates
+a sum of phasors of linear forms of the centers. Simplified hybrid GAMP alternates
 between the posterior of each :math:`z_{jl}`, taken under a Gaussian for the other
-phasors, and the linear estimate of the centres (Byrne, Chatalic, Gribonval and
+phasors, and the linear estimate of the centers (Byrne, Chatalic, Gribonval and
 Schniter, IEEE TSP 2019); weights and variances are refitted on the way.
 
 The method is known to be unstable. What is done about it here: the noise is the current
 misfit until only sampling noise is left, so that a wrong model is never trusted;
 updates are damped and variances bounded; the first :math:`\tau` comes from the size of
-the sketch; and the best centres of several starts are kept.
+the sketch; and the best centers of several starts are kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CLAMPDecoder(AbstractDecoder[FittedAtoms]):
     """Clusters by approximate message passing (CL-AMP).
 
     Only for Fourier features. A search that diverges, does not settle, or explains less
-    than half of the energy of the sketch returns the best centres it met, always
+    than half of the energy of the sketch returns the best centers it met, always
     finite, with ``converged=False``.
 
     Parameters
@@ -64,7 +64,7 @@ class CLAMPDecoder(AbstractDecoder[FittedAtoms]):
         Share of the new value in each update, in (0, 1].
     bounds : (low, high), optional
         Where the rows lie, in their units; by default the range declared by the
-        scaling of the feature map. The prior of a centre is a Gaussian around its
+        scaling of the feature map. The prior of a center is a Gaussian around its
         middle, with the box six standard deviations wide.
     seed : int
         Same seed, same result.

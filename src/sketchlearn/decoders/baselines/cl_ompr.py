@@ -10,7 +10,7 @@ k-means", 2017; "Sketching for large-scale learning of mixture models", 2018),
 Each of k rounds (2k with replacement) adds the atom that correlates best with the
 residual, drops the least useful one if there are more than k, finds the weights by
 non-negative least squares, and improves everything together by L-BFGS. The field fits
-points, which biases the centres of spread clusters; a variance that all clusters share
+points, which biases the centers of spread clusters; a variance that all clusters share
 costs one number more and removes that bias where clusters are round.
 """
 
@@ -62,7 +62,7 @@ class CLOMPRDecoder(AbstractDecoder[FittedAtoms]):
         Whole searches at most; the one of least residual is kept. None is added to one
         that explains the sketch up to its sampling (and privacy) noise.
     bounds : (low, high), optional
-        Box of the centres in the units of the rows, numbers or vectors; by default the
+        Box of the centers in the units of the rows, numbers or vectors; by default the
         range declared by the scaling of the feature map.
     max_iter : int
         L-BFGS steps in each round; ten times as many in the last one.

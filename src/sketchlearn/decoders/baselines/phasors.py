@@ -1,6 +1,6 @@
 r"""A Fourier sketch as sums of phasors, and one iteration of message passing on it.
 
-Each number of the sketch is a sum of phasors of linear forms of the centres; see
+Each number of the sketch is a sum of phasors of linear forms of the centers; see
 :mod:`sketchlearn.decoders.baselines.cl_amp`, which searches.
 """
 
@@ -49,10 +49,10 @@ class ClAmpTuning:
     converged."""
 
     still: float = 3e-4
-    """A search ends where no centre moves farther, in units of the atoms."""
+    """A search ends where no center moves farther, in units of the atoms."""
 
     prior_deviations: float = 6.0
-    """Width of the box in standard deviations of the prior of a centre."""
+    """Width of the box in standard deviations of the prior of a center."""
 
     least_weight: float = 1e-3
     """Least weight of a cluster, of what it would be if all were equal: one of none
@@ -68,7 +68,7 @@ _CL_AMP = ClAmpTuning()
 @final
 @dataclass(frozen=True, eq=False)
 class PhasorState:
-    """Centres around the middle of the box, their variance, and the rest of GAMP."""
+    """Centers around the middle of the box, their variance, and the rest of GAMP."""
 
     centers: NDArray[np.float64]  # (k, d)
     variances: NDArray[np.float64]  # (k,)
@@ -98,7 +98,7 @@ class Phasors:
         return max(_root_mean_square(self.target), 1e-300)
 
     def start(self, n_clusters: int, rng: np.random.Generator) -> PhasorState:
-        """Centres drawn from the prior."""
+        """Centers drawn from the prior."""
         shape = (n_clusters, len(self.middle))
         return PhasorState(
             centers=self.prior**0.5 * rng.standard_normal(shape),
@@ -115,7 +115,7 @@ class Phasors:
         return _root_mean_square(phasors @ state.weights - self.target)
 
     def step(self, state: PhasorState, noise: float, damping: float) -> PhasorState:
-        """One iteration of GAMP, with one variance for each centre."""
+        """One iteration of GAMP, with one variance for each center."""
         h, d = self.directions.shape
         v = np.maximum(state.variances, 1e-12 * self.prior)
         forms = self.directions @ state.centers.T - v * state.scores  # (h, k)
@@ -170,8 +170,9 @@ class Phasors:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and variance of each linear form, given the sketch.
 
-        A grid over four standard deviations either way; where it is coarser than the
-        waves, they carry no information about the form, and the prior is returned.
+        A grid over four standard deviations either way; where it is coarser than a
+        period of the phasors, these say nothing about the form, and the prior is
+        returned.
         """
         sizes = state.weights * self._shrink(state.taus)  # (h, k)
         phases, blur = self.lengths[:, None] * forms, self.lengths[:, None] ** 2 * v
@@ -203,7 +204,7 @@ def read_phasors(
     n_clusters: int,
     tuning: ClAmpTuning = _CL_AMP,
 ) -> Phasors:
-    """The phasors of a Fourier sketch, with a prior for centres within bounds."""
+    """The phasors of a Fourier sketch, with a prior for centers within bounds."""
     if not isinstance(part.atoms, FourierAtoms):
         raise FeatureMapError(
             "CL-AMP decodes Fourier features only. Sketch with FourierFeatures, or use "

@@ -124,7 +124,7 @@ class Pursuit:
     def improve(
         self, state: Pursued, max_iter: int, tolerance: float
     ) -> tuple[Pursued, OptimizeResult]:
-        """Descend in centres, variances and weights together."""
+        """Descend in centers, variances and weights together."""
         n, unit = len(state.weights), self.part.atoms.unit
         spreads = self._pack_variances(state.variances)
         first = np.concatenate(

@@ -74,7 +74,7 @@ class AtomicSketch:
     def box(
         self, bounds: tuple[ArrayLike, ArrayLike] | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Where centres may lie, in scaled units: as declared, or [-1, 1]."""
+        """Where centers may lie, in scaled units: as declared, or [-1, 1]."""
         if bounds is None:
             if not self.is_bounded:
                 raise FeatureMapError(
@@ -139,8 +139,8 @@ def _atoms(
     """Atoms, and the squared norm of a row's features: about 1 at most for Nyström."""
     match features:
         case FourierFeatures():
-            waves = features.frequencies.astype(np.float64)
-            return FourierAtoms(waves), features.sketch_size / 2
+            frequencies = features.frequencies.astype(np.float64)
+            return FourierAtoms(frequencies), features.sketch_size / 2
         case NystromFeatures():
             return nystrom_atoms(features), 1.0
 

@@ -33,7 +33,7 @@ class AbstractAtoms(ABC):
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Numbers in a centre."""
+        """Numbers in a center."""
 
     @property
     @abstractmethod
@@ -55,7 +55,7 @@ class AbstractAtoms(ABC):
         atoms : array of shape (n, size)
         pull : callable
             Takes ``(n, size)`` numbers :math:`b` and returns the gradients of
-            :math:`\sum_l \langle b_l, a_l\rangle` by centres and by variances.
+            :math:`\sum_l \langle b_l, a_l\rangle` by centers and by variances.
         """
 
 

@@ -33,7 +33,7 @@ Array: TypeAlias = NDArray[np.float64]
 Atoms = Literal["gaussian", "point"]
 
 DAMPED: tuple[Activation, ...] = ("fourier", "cos", "sin")
-"""Activations whose mean over a Gaussian is a factor times the value at its centre."""
+"""Activations whose mean over a Gaussian is a factor times the value at its center."""
 
 
 @final
@@ -195,7 +195,7 @@ class CKMObjective:
 def fit_frame(
     spec: CKMSpec, target: Array, matrix: Array, tuning: CKMTuning = _CKM
 ) -> tuple[Array, Array]:
-    """Centre and spread of all rows, both (1, d): one Gaussian fitted to them.
+    """Center and spread of all rows, both (1, d): one Gaussian fitted to them.
 
     Rows are blurred for it, or the fit could end at one of several clusters.
     """

@@ -20,7 +20,7 @@ from sketchlearn.errors import FeatureMapError
 
 __all__ = [
     "InnerOptimiser",
-    "Schedule",
+    "InnerSchedule",
     "adam",
     "descend",
     "rate_share",
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 InnerOptimiser = Literal["adam", "sgd"]
-Schedule = Literal["constant", "cosine"]
+InnerSchedule = Literal["constant", "cosine"]
 
 Array: TypeAlias = NDArray[np.float64]
 
 _BETAS = (0.9, 0.999)
-_TINY = 1e-16
+_ADAM_EPSILON = 1e-16
 
 
 def descend(
@@ -43,7 +43,7 @@ def descend(
     rate: float,
     n_steps: int,
     optimiser: InnerOptimiser = "adam",
-    schedule: Schedule = "constant",
+    schedule: InnerSchedule = "constant",
 ) -> Array:
     r"""Where some steps of descent end; a descent that blows up ends at no number.
 
@@ -87,11 +87,11 @@ def adam(slope: Any, memory: tuple[Any, Any], step: int) -> tuple[Any, tuple[Any
     first = beta1 * first + (1 - beta1) * slope
     second = beta2 * second + (1 - beta2) * slope * slope
     # Inside the root, so that the root of a zero slope still has a derivative.
-    size = (second / (1 - beta2**step) + _TINY) ** 0.5
+    size = (second / (1 - beta2**step) + _ADAM_EPSILON) ** 0.5
     return first / (1 - beta1**step) / size, (first, second)
 
 
-def rate_share(step: int, n_steps: int, schedule: Schedule) -> float:
+def rate_share(step: int, n_steps: int, schedule: InnerSchedule) -> float:
     """Share of the rate that a step has, the first being step 1."""
     turn = math.pi * (step - 1) / n_steps
     return 0.5 * (1 + math.cos(turn)) if schedule == "cosine" else 1.0

@@ -34,7 +34,6 @@ from sketchlearn.decoders.moments.precision import (
     warn_of_coarse_rounding,
 )
 from sketchlearn.features.cross_moments import CrossMomentFeatures
-from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
@@ -79,10 +78,10 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         part, where = second_moment_part(sketch.feature_map)
         mean, second = centred_moments(sketch, part, where, clamp=self.clamp)
         noise = mean_noise(sketch)
-        if isinstance(part, MomentFeatures):
-            found = self._whole(second, noise, mean)
-        else:
+        if part.is_compressed:
             found = self._completed(part, second, noise, mean)
+        else:
+            found = self._whole(second, noise, mean)
         variances = found.structure.variances
         is_clipped = any(one.clips for one in sketch.feature_map.parts())
         if not noise and not is_clipped:

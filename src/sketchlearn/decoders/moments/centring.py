@@ -61,7 +61,7 @@ def second_moment_part(
     """The part of a map that holds second moments, and where it stands."""
     for part in feature_map.find(MomentFeatures, CrossMomentFeatures):
         found = part.feature_map
-        if not isinstance(found, MomentFeatures) or found.order == "covariance":
+        if found.has_second_moments:
             return found, part.where
     kinds = ", ".join(part.feature_map.kind for part in feature_map.parts())
     raise FeatureMapError(
@@ -98,7 +98,7 @@ def _factors_of_means(
     Ω has entries that are whole multiples of ``2**-shift``; products of factors are
     larger by that, so that integers stay whole.
     """
-    if isinstance(part, MomentFeatures):
+    if not part.is_compressed:
         return means, means, 0
     omega = part.omega
     rows, columns = np.nonzero(omega)
@@ -117,7 +117,7 @@ def _places(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which factors each second moment has."""
     d = part.n_features
-    if isinstance(part, MomentFeatures):
+    if not part.is_compressed:
         return np.tril_indices(d)
     kept, columns = part.kept, part.omega.shape[1]
     left = np.concatenate([np.arange(d), np.repeat(kept, columns)])

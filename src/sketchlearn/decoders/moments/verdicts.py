@@ -136,7 +136,7 @@ def left_out_features(
     standardize : bool
         Whether features count alike, or by their variances.
     """
-    if not isinstance(part, CrossMomentFeatures) or moments.noise is not None:
+    if not part.is_compressed or moments.noise is not None:
         return None
     variances = moments.structure.variances
     weights = (variances > 0).astype(np.float64) if standardize else variances
@@ -189,7 +189,7 @@ def unseen_correlations(
     tuning: VerdictTuning = _VERDICTS,
 ) -> str | None:
     """Said where the sketch saw too little of what the features have in common."""
-    if not isinstance(part, CrossMomentFeatures) or found.unseen < tuning.unseen:
+    if not part.is_compressed or found.unseen < tuning.unseen:
         return None
     d, n_targets = len(part.kept), len(part.targets)
     enough = d * (d + 1) // 2

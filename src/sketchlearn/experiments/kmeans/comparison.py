@@ -16,12 +16,16 @@ from typing import Any, final
 import numpy as np
 
 from sketchlearn.errors import ConvergenceWarning
-from sketchlearn.experiments.kmeans.methods import METHODS, OURS, ClusterMethod
+from sketchlearn.experiments.kmeans.methods import (
+    KMEANS_METHODS,
+    OUR_KMEANS,
+    ClusterMethod,
+)
 from sketchlearn.experiments.kmeans.sets import ClusterSet
 from sketchlearn.report import Cell, format_table
 
 __all__ = [
-    "SIZES",
+    "KMEANS_SIZES",
     "KMeansResults",
     "Ratios",
     "evaluate_clusterings",
@@ -29,7 +33,7 @@ __all__ = [
     "summary_tables",
 ]
 
-SIZES = (1000, 2000, 5000)
+KMEANS_SIZES = (1000, 2000, 5000)
 """Numbers of the sketch, all rounds together; means and variances beside."""
 
 Say = Callable[[str], object]
@@ -82,7 +86,7 @@ def evaluate_clusterings(
     sets: Sequence[ClusterSet],
     methods: Sequence[ClusterMethod],
     *,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] = KMEANS_SIZES,
     n_seeds: int = 1,
     why_left_out: Callable[[ClusterMethod, ClusterSet, int], str | None] = (
         lambda method, data, size: None
@@ -153,7 +157,7 @@ def summary_tables(results: KMeansResults) -> str:
         ran = [name for name in found if set(found[name]) == set(results.sizes)]
         if ran:
             measured = [_measure(found, ran, size) for size in results.sizes]
-            rows.append([METHODS[method], len(ran), *sum(measured, [])])
+            rows.append([KMEANS_METHODS[method], len(ran), *sum(measured, [])])
     heads = [f"{size} {name}" for size in results.sizes for name in _MEASURES]
     title = "Inertia over Lloyd's, sets on which a method ran at all sizes"
     tables = [format_table(["method", "sets", *heads], rows, title=title)]
@@ -162,7 +166,7 @@ def summary_tables(results: KMeansResults) -> str:
         if not names:
             continue
         rows = [
-            [METHODS[method], *_measure(found, names, size)]
+            [KMEANS_METHODS[method], *_measure(found, names, size)]
             for method, found in results.ratios.items()
             if all(size in found.get(name, {}) for name in names)
         ]
@@ -174,14 +178,14 @@ def summary_tables(results: KMeansResults) -> str:
     return "\n\n".join(tables)
 
 
-def ratio_table(results: KMeansResults, method: str = OURS) -> str:
+def ratio_table(results: KMeansResults, method: str = OUR_KMEANS) -> str:
     """Inertia ratios of one method on each dataset."""
     found = results.ratios[method]
     rows: list[list[Cell]] = [
         [name, *shape, *(found.get(name, {}).get(size) for size in results.sizes)]
         for name, shape in results.sets.items()
     ]
-    title = f"Inertia over Lloyd's of {METHODS[method]} by sketch size"
+    title = f"Inertia over Lloyd's of {KMEANS_METHODS[method]} by sketch size"
     heads = ["set", "rows", "d", *map(str, results.sizes)]
     return format_table(heads, rows, title=title)
 
@@ -200,8 +204,8 @@ def _mean_ratio(
     found, start = [], time.perf_counter()
     for seed in range(n_seeds):
         with warnings.catch_warnings():
-            # Sets with few distinct rows repeat centres: the ratio shows what it costs.
+            # Sets with few distinct rows repeat centers: the ratio shows what it costs.
             warnings.simplefilter("ignore", ConvergenceWarning)
             found.append(method.centers(data.rows, size, seed))
     spent = (time.perf_counter() - start) / n_seeds
-    return float(np.mean([data.ratio(centres) for centres in found])), spent
+    return float(np.mean([data.ratio(centers) for centers in found])), spent

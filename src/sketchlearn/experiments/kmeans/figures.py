@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.experiments.kmeans.comparison import KMeansResults
-from sketchlearn.experiments.kmeans.methods import METHODS, OURS
+from sketchlearn.experiments.kmeans.methods import KMEANS_METHODS, OUR_KMEANS
 from sketchlearn.experiments.kmeans.privacy import PrivateRatios
 from sketchlearn.experiments.kmeans.timing import LLOYD, TimingCurves
 from sketchlearn.experiments.protocol import DELTA, EPSILONS, mean_by_size
@@ -15,7 +15,7 @@ from sketchlearn.report import Line, LinePanel, draw_lines
 
 __all__ = ["draw_private_ratios", "draw_ratios", "draw_times"]
 
-_COLOURS = {name: f"C{number}" for number, name in enumerate(METHODS)}
+_KMEANS_COLOURS = {name: f"C{number}" for number, name in enumerate(KMEANS_METHODS)}
 _NO_NOISE = 100.0
 """Place on the axis of epsilon."""
 
@@ -41,8 +41,8 @@ def draw_ratios(results: KMeansResults, path: Path) -> Path:
         for method, found in results.ratios.items():
             means = mean_by_size(found, names, results.sizes)
             if method != "mean" and not np.isnan(means).all():
-                style = "o-" if method == OURS else ".--"
-                label, colour = METHODS[method], _COLOURS[method]
+                style = "o-" if method == OUR_KMEANS else ".--"
+                label, colour = KMEANS_METHODS[method], _KMEANS_COLOURS[method]
                 lines.append(Line(label, results.sizes, means, style, colour))
         ticks = [(float(size), str(size)) for size in results.sizes]
         title, x_label = f"mean over {len(names)} real sets", "numbers in the sketch"
@@ -52,7 +52,7 @@ def draw_ratios(results: KMeansResults, path: Path) -> Path:
 
 def draw_times(curves: TimingCurves, path: Path) -> Path:
     """Seconds, on a logarithmic scale, against the number of rows."""
-    labels = {**METHODS, LLOYD: "scikit-learn, 10 starts"}
+    labels = {**KMEANS_METHODS, LLOYD: "scikit-learn, 10 starts"}
     lines = [
         Line(labels[name], curves.counts, np.log10(values).tolist(), "o-")
         for name, values in curves.seconds.items()
@@ -75,7 +75,7 @@ def draw_private_ratios(found: PrivateRatios, path: Path) -> Path:
             heights = [_height(value) for value in values]
             lines.append(Line(label, places, heights, style, f"C{number}"))
     ends = [EPSILONS[0], _NO_NOISE]
-    at_mean = Line(METHODS["mean"], ends, [found.mean] * 2, "--", "0.5")
+    at_mean = Line(KMEANS_METHODS["mean"], ends, [found.mean] * 2, "--", "0.5")
     ticks = [(value, f"{value:g}") for value in EPSILONS]
     ticks.append((_NO_NOISE, "no noise"))
     x_label, y_label = f"ε (δ = {DELTA:g})", f"ratio, {_CEILING:g} if larger"

@@ -1,4 +1,4 @@
-r"""Every way to get k centres from m numbers: ours, and the classical decoders.
+r"""Every way to get k centers from m numbers: ours, and the classical decoders.
 
 All of them see rows in [0, 1] and may keep means and variances beside the m numbers.
 The scale of the classical sketches is estimated from the rows, which is not counted;
@@ -35,12 +35,18 @@ from sketchlearn.features.scaling import Scaling
 from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch_rows import sketch_rows
 
-__all__ = ["METHODS", "OURS", "ClusterMethod", "fourier_plan", "kmeans_method"]
+__all__ = [
+    "KMEANS_METHODS",
+    "OUR_KMEANS",
+    "ClusterMethod",
+    "fourier_plan",
+    "kmeans_method",
+]
 
-OURS = "ours"
+OUR_KMEANS = "ours"
 
-METHODS: dict[str, str] = {
-    OURS: "CompressiveKMeans (ours)",
+KMEANS_METHODS: dict[str, str] = {
+    OUR_KMEANS: "CompressiveKMeans (ours)",
     "one-round": "CompressiveKMeans, 1 round",
     "ompr-gaussian": "CL-OMPR, Gaussians, adapted radius",
     "ompr-gaussian-rff": "CL-OMPR, Gaussians, Gaussian law",
@@ -51,11 +57,11 @@ METHODS: dict[str, str] = {
     "unrolled": "Iterative CKM, not trained",
     "ckm": "Iterative CKM, meta-trained",
     "ckm-196": "Iterative CKM, 196 padded features",
-    "mean": "all centres at the mean",
+    "mean": "all centers at the mean",
 }
 """Labels of all methods by name."""
 
-_FAST = (OURS, "one-round", "ckm", "ckm-196", "mean")
+_FAST = (OUR_KMEANS, "one-round", "ckm", "ckm-196", "mean")
 _ONLY_SIZES = {"ckm-196": 1000}
 _SCALE_ROWS = 5000
 _UNROLLED_STARTS = 4
@@ -76,7 +82,7 @@ class ClusterMethod:
     """What the command line calls it."""
 
     centers: Callable[[Rows, int, int], NDArray[np.float64]]
-    """Sketches rows with a size and a seed, and decodes k centres."""
+    """Sketches rows with a size and a seed, and decodes k centers."""
 
     is_slow: bool
     """Whether decoding a wide set takes minutes."""
@@ -86,7 +92,7 @@ class ClusterMethod:
 
 
 def kmeans_method(name: str) -> ClusterMethod:
-    """A method by its name, one of :data:`METHODS`.
+    """A method by its name, one of :data:`KMEANS_METHODS`.
 
     Examples
     --------
@@ -94,7 +100,7 @@ def kmeans_method(name: str) -> ClusterMethod:
     array([[0.5]])
     """
     searches: dict[str, Callable[[Rows, int, int], NDArray[np.float64]]] = {
-        OURS: partial(_ours, rounds=None),
+        OUR_KMEANS: partial(_ours, rounds=None),
         "one-round": partial(_ours, rounds=1),
         "ompr-gaussian": partial(_fourier, law="adapted", decoder=_gaussians),
         "ompr-gaussian-rff": partial(_fourier, law="gaussian", decoder=_gaussians),
@@ -173,8 +179,8 @@ def _trained(rows: Rows, size: int, seed: int, *, model: str) -> NDArray[np.floa
 
 
 def _mean(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
-    centre: NDArray[np.float64] = rows.mean(axis=0, keepdims=True)
-    return centre
+    center: NDArray[np.float64] = rows.mean(axis=0, keepdims=True)
+    return center
 
 
 def _gaussians(seed: int) -> CLOMPRDecoder:

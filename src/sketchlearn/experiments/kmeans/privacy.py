@@ -5,7 +5,7 @@ public, delta = 1e-5. Public, and read from EMNIST digits: the bounds (mean of e
 pixel plus or minus 1) and the norm bound S of each map (99th percentile of the norms
 of its features). Two rounds spend half of epsilon and of delta each. Iterative CKM is
 released in the same way, in one round, once trained without noise and once with that of
-(0.01, 0.01). Centres are brought back into the bounds.
+(0.01, 0.01). Centers are brought back into the bounds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
     "measure_private_ratios",
 ]
 
-PRIVATE, PUBLIC = "MNIST", "EMNIST-digits"
+PRIVATE, PUBLIC_TWIN = "MNIST", "EMNIST-digits"
 """Private set of the test split, and the training set that nobody protects."""
 
 CKM = {
@@ -73,7 +73,7 @@ class PrivateRatios:
 
     n_rows: int
     mean: float
-    """Ratio of all centres at the mean."""
+    """Ratio of all centers at the mean."""
 
     ratios: dict[str, dict[int, list[float | None]]]
     """One value for each epsilon, then without noise; None where too noisy."""
@@ -86,7 +86,7 @@ def measure_private_ratios(
     n_releases: int = 3,
     say: Callable[[str], object] = lambda text: None,
 ) -> PrivateRatios:
-    """Release sketches of MNIST at every size and epsilon, and judge their centres.
+    """Release sketches of MNIST at every size and epsilon, and judge their centers.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def measure_private_ratios(
         Receives lines of progress.
     """
     data = ClusterSet(PRIVATE, _read(Path(folder, "data"), PRIVATE, "test"))
-    public = _read(Path(folder, "data"), PUBLIC, "train")
+    public = _read(Path(folder, "data"), PUBLIC_TWIN, "train")
     sessions: dict[str, Callable[[int], _AbstractSession]] = {
         "1 round": partial(_Rounds, data, public, rounds=1),
         "2 rounds": partial(_Rounds, data, public, rounds=2),
@@ -125,9 +125,9 @@ class _AbstractSession(ABC):
     """One plan for one sketch size; sketches of its first round are made once."""
 
     def __init__(self, data: ClusterSet, public: NDArray[np.float64]) -> None:
-        centre = np.rint(public.mean(axis=0) * 32) / 32  # on the grid of the scaling
+        center = np.rint(public.mean(axis=0) * 32) / 32  # on the grid of the scaling
         self.data, self.public = data, public
-        self.bounds = centre - 1, centre + 1
+        self.bounds = center - 1, center + 1
 
     @abstractmethod
     def centers(self, epsilon: float | None, seed: int) -> NDArray[np.float64]:
@@ -144,7 +144,7 @@ class _AbstractSession(ABC):
 
     @final
     def ratio(self, epsilon: float | None, seed: int) -> float:
-        """Of the centres, brought back into the bounds."""
+        """Of the centers, brought back into the bounds."""
         with warnings.catch_warnings():
             # DELTA is more than a tenth of one over the rows: said above.
             warnings.simplefilter("ignore", PrivacyWarning)

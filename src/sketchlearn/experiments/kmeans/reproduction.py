@@ -11,9 +11,9 @@ from typing import final
 
 import click
 
-from sketchlearn.experiments.base import RESULTS, TABLES, Experiment
+from sketchlearn.experiments.base import RESULTS_FILE, TABLES_FILE, Experiment
 from sketchlearn.experiments.kmeans.comparison import (
-    SIZES,
+    KMEANS_SIZES,
     KMeansResults,
     evaluate_clusterings,
     ratio_table,
@@ -25,8 +25,8 @@ from sketchlearn.experiments.kmeans.figures import (
     draw_times,
 )
 from sketchlearn.experiments.kmeans.methods import (
-    METHODS,
-    OURS,
+    KMEANS_METHODS,
+    OUR_KMEANS,
     ClusterMethod,
     kmeans_method,
 )
@@ -48,8 +48,8 @@ from sketchlearn.version import __version__
 
 __all__ = ["EXPERIMENT", "KMeansPlan", "reproduce_kmeans", "show_clusterings"]
 
-SMALLEST = 50
-"""Sizes below cannot hold ten centres."""
+SMALLEST_KMEANS_SIZE = 50
+"""Sizes below cannot hold ten centers."""
 
 SLOW_SETS = ("balance-scale", "diabetes", "segment", "pendigits")
 """Narrow sets of different kinds, on which slow methods run by default."""
@@ -63,10 +63,10 @@ SLOW_SIZE = 1000
 class KMeansPlan:
     """What to reproduce."""
 
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = KMEANS_SIZES
     """Sketch sizes."""
 
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(KMEANS_METHODS)
     """Names of methods."""
 
     datasets: tuple[str, ...] | None = None
@@ -88,7 +88,12 @@ class KMeansPlan:
     """Whether to measure what privacy costs, if MNIST is among the sets."""
 
     def __post_init__(self) -> None:
-        require_plan(self.methods, self.sizes, known=METHODS, smallest=SMALLEST)
+        require_plan(
+            self.methods,
+            self.sizes,
+            known=KMEANS_METHODS,
+            smallest=SMALLEST_KMEANS_SIZE,
+        )
 
     @classmethod
     def quick(cls) -> KMeansPlan:
@@ -96,7 +101,14 @@ class KMeansPlan:
         return cls(
             sizes=(200,),
             datasets=("diabetes",),
-            methods=(OURS, "one-round", "ompr-gaussian", "unrolled", "ckm", "mean"),
+            methods=(
+                OUR_KMEANS,
+                "one-round",
+                "ompr-gaussian",
+                "unrolled",
+                "ckm",
+                "mean",
+            ),
             counts=(500, 1000),
             timed_size=100,
             privacy=False,
@@ -153,8 +165,8 @@ def reproduce_kmeans(
     private = measure_private_ratios(data, say=say) if has_private else None
     tables = show_clusterings(results, times, private)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / RESULTS).write_text(_as_json(plan, results, times, private), "utf-8")
-    (folder / TABLES).write_text(tables + "\n", "utf-8")
+    (folder / RESULTS_FILE).write_text(_as_json(plan, results, times, private), "utf-8")
+    (folder / TABLES_FILE).write_text(tables + "\n", "utf-8")
     figures = [draw_ratios(results, folder / "ratios.png")]
     figures.append(draw_times(times, folder / "times.png"))
     if private is not None:
@@ -168,7 +180,7 @@ def show_clusterings(
     results: KMeansResults, times: TimingCurves, private: PrivateRatios | None
 ) -> str:
     """All tables, and what was left out."""
-    chosen = OURS if OURS in results.ratios else next(iter(results.ratios))
+    chosen = OUR_KMEANS if OUR_KMEANS in results.ratios else next(iter(results.ratios))
     tables = [ratio_table(results, chosen), summary_tables(results)]
     rows: list[list[Cell]] = [
         [name, *seconds, *times.ratios[name]] for name, seconds in times.seconds.items()
@@ -185,7 +197,7 @@ def show_clusterings(
         ]
         heads = [*(f"eps={value:g}" for value in EPSILONS), "no noise"]
         title = (
-            f"Private k-means of {PRIVATE}, inertia over Lloyd's; all centres at the "
+            f"Private k-means of {PRIVATE}, inertia over Lloyd's; all centers at the "
             f"mean: {private.mean:.3f}"
         )
         tables.append(format_table(["sketch", *heads], rows, title=title))

@@ -1,7 +1,7 @@
-"""The test sets for k-means, and how centres are judged on them.
+"""The test sets for k-means, and how centers are judged on them.
 
 196 features at random at most, scaled to [0, 1] (paper, appendix Experimental details);
-features that never vary are left out. Centres are judged by their inertia over that of
+features that never vary are left out. Centers are judged by their inertia over that of
 Lloyd's algorithm (scikit-learn, best of ten starts). Nothing is trained or chosen here.
 """
 
@@ -57,20 +57,20 @@ class ClusterSet:
         search = KMeans(N_CLUSTERS, n_init=10, random_state=0)
         return float(search.fit(self.rows).inertia_)
 
-    def ratio(self, centres: NDArray[np.float64]) -> float:
-        """Inertia of centres over that of Lloyd's algorithm; 1 is as good."""
-        return inertia(self.rows, centres) / self.lloyd
+    def ratio(self, centers: NDArray[np.float64]) -> float:
+        """Inertia of centers over that of Lloyd's algorithm; 1 is as good."""
+        return inertia(self.rows, centers) / self.lloyd
 
 
-def inertia(rows: NDArray[np.floating], centres: NDArray[np.floating]) -> float:
-    """Summed squared distance of rows to their nearest centre.
+def inertia(rows: NDArray[np.floating], centers: NDArray[np.floating]) -> float:
+    """Summed squared distance of rows to their nearest center.
 
     Examples
     --------
     >>> inertia(np.array([[0.0], [3.0]]), np.array([[1.0], [3.0]]))
     1.0
     """
-    gaps = euclidean_distances(rows, centres, squared=True)
+    gaps = euclidean_distances(rows, centers, squared=True)
     return float(gaps.min(axis=1).sum())
 
 

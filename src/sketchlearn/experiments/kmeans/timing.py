@@ -1,6 +1,6 @@
 """Time of k-means against the number of rows: ours, CL-OMPR and scikit-learn.
 
-Rows are unit Gaussian clusters around centres of standard deviation 3, in memory.
+Rows are unit Gaussian clusters around centers of standard deviation 3, in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from sketchlearn.experiments.kmeans.methods import OURS, kmeans_method
+from sketchlearn.experiments.kmeans.methods import OUR_KMEANS, kmeans_method
 from sketchlearn.experiments.kmeans.sets import N_CLUSTERS, inertia
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 COUNTS = (10_000, 100_000, 1_000_000)
 LLOYD = "lloyd"
-TIMED = (OURS, "one-round", "ompr-gaussian")
+TIMED = (OUR_KMEANS, "one-round", "ompr-gaussian")
 """Methods whose time is measured by default."""
 
 
@@ -52,9 +52,9 @@ def gaussian_clusters(
     n_clusters: int = N_CLUSTERS,
     spread: float = 3.0,
 ) -> NDArray[np.float64]:
-    """Rows around random centres of standard deviation ``spread``, with unit noise."""
-    centres = spread * rng.standard_normal((n_clusters, n_features))
-    rows: NDArray[np.float64] = centres[rng.integers(n_clusters, size=n_rows)]
+    """Rows around random centers of standard deviation ``spread``, with unit noise."""
+    centers = spread * rng.standard_normal((n_clusters, n_features))
+    rows: NDArray[np.float64] = centers[rng.integers(n_clusters, size=n_rows)]
     rows += rng.standard_normal(rows.shape)
     return rows
 
@@ -89,16 +89,16 @@ def measure_times(
         found = {}
         for name in seconds:
             start = time.perf_counter()
-            found[name] = _centres(name, rows, sketch_size)
+            found[name] = _centers(name, rows, sketch_size)
             seconds[name].append(time.perf_counter() - start)
             say(f"{count} rows  {name}  {seconds[name][-1]:.1f} s")
         best = inertia(rows, found[LLOYD])
-        for name, centres in found.items():
-            ratios[name].append(inertia(rows, centres) / best)
+        for name, centers in found.items():
+            ratios[name].append(inertia(rows, centers) / best)
     return TimingCurves(tuple(counts), n_features, sketch_size, seconds, ratios)
 
 
-def _centres(name: str, rows: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def _centers(name: str, rows: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     if name != LLOYD:
         return kmeans_method(name).centers(rows, size, 0)
     search = KMeans(N_CLUSTERS, n_init=10, random_state=0)

@@ -14,13 +14,13 @@ from typing import Any, final
 
 import numpy as np
 
-from sketchlearn.experiments.pca.methods import METHODS, OURS, Method
+from sketchlearn.experiments.pca.methods import OUR_PCA, PCA_METHODS, Method
 from sketchlearn.experiments.pca.sets import EvaluationSet
 from sketchlearn.experiments.protocol import mean_by_size
 from sketchlearn.report import Cell, format_table
 
 __all__ = [
-    "SIZES",
+    "PCA_SIZES",
     "PCAResults",
     "Scores",
     "SetInfo",
@@ -29,7 +29,7 @@ __all__ = [
     "summary_tables",
 ]
 
-SIZES = (20, 100, 200, 500, 1000, 2000)
+PCA_SIZES = (20, 100, 200, 500, 1000, 2000)
 """Sketch sizes of the paper's table that a test set does not fill."""
 
 WIDE = 100
@@ -98,7 +98,7 @@ def evaluate_methods(
     sets: Sequence[EvaluationSet],
     methods: Sequence[Method],
     *,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] = PCA_SIZES,
     n_seeds: int = 3,
     printed: Mapping[str, Mapping[int, float]] | None = None,
     say: Say = lambda text: None,
@@ -137,7 +137,7 @@ def evaluate_methods(
                 pca[method.name].setdefault(data.name, {})[size] = scores[0]
                 ridge[method.name].setdefault(data.name, {})[size] = scores[1]
             seconds = time.perf_counter() - start
-            say(f"{seconds:7.1f} s  size {size:>5}  {METHODS[method.name]}")
+            say(f"{seconds:7.1f} s  size {size:>5}  {PCA_METHODS[method.name]}")
     info = tuple(
         SetInfo(data.name, data.real, len(data.rows), data.n_features) for data in sets
     )
@@ -152,7 +152,7 @@ def summary_tables(results: PCAResults) -> str:
             if not names:
                 continue
             rows: list[list[Cell]] = [
-                [METHODS[method], *mean_by_size(found, names, results.sizes)]
+                [PCA_METHODS[method], *mean_by_size(found, names, results.sizes)]
                 for method, found in scores.items()
                 if found
             ]
@@ -169,7 +169,7 @@ def summary_tables(results: PCAResults) -> str:
 
 
 def dataset_table(
-    results: PCAResults, method: str = OURS, *, ridge: bool = False
+    results: PCAResults, method: str = OUR_PCA, *, ridge: bool = False
 ) -> str:
     """LRE of one method on each dataset, the paper's printed SQNet beside it."""
     scores = (results.ridge if ridge else results.pca)[method]
@@ -184,7 +184,9 @@ def dataset_table(
             row += [theirs.get(size) for size in results.sizes]
         rows.append(row)
     heads = ["set", "d", *map(str, results.sizes)]
-    title = f"{'Ridge' if ridge else 'PCA'}: LRE of {METHODS[method]} by sketch size"
+    title = (
+        f"{'Ridge' if ridge else 'PCA'}: LRE of {PCA_METHODS[method]} by sketch size"
+    )
     if printed:
         heads += [f"SQNet {size}" for size in results.sizes]
         title += "; to the right, SQNet as printed in the paper"

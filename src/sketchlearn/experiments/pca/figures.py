@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.experiments.pca.comparison import REAL, PCAResults
-from sketchlearn.experiments.pca.methods import METHODS, OURS, SQNET, Method
+from sketchlearn.experiments.pca.methods import OUR_PCA, PCA_METHODS, SQNET, Method
 from sketchlearn.experiments.pca.privacy import (
     FULL,
     SETTINGS,
@@ -38,9 +38,9 @@ __all__ = [
     "errors_by_rank",
 ]
 
-_COLOURS = dict(
+_PCA_COLOURS = dict(
     zip(
-        METHODS,
+        PCA_METHODS,
         ["C1", "C0", "C9", "C4", "C5", "C6", "C7", "C8", "navy", "k", "C2", "C3"],
         strict=True,
     )
@@ -55,11 +55,11 @@ def draw_sizes(results: PCAResults, path: Path) -> Path:
     for task, scores in (("PCA", results.pca), ("ridge", results.ridge)):
         lines = [
             Line(
-                METHODS[method],
+                PCA_METHODS[method],
                 results.sizes,
                 mean_by_size(found, names, results.sizes),
-                "o-" if method in (SQNET, OURS) else ".--",
-                _COLOURS[method],
+                "o-" if method in (SQNET, OUR_PCA) else ".--",
+                _PCA_COLOURS[method],
             )
             for method, found in scores.items()
             if found
@@ -114,11 +114,11 @@ def draw_component_errors(
                 errors = errors_by_rank(data.padded(len(found)), found)[: len(ranks)]
                 lines.append(
                     Line(
-                        METHODS[method.name],
+                        PCA_METHODS[method.name],
                         ranks.tolist(),
                         errors.tolist(),
                         "-",
-                        _COLOURS[method.name],
+                        _PCA_COLOURS[method.name],
                     )
                 )
             title = f"{data.name}, {size} numbers"
@@ -164,7 +164,7 @@ def draw_scatter(
             # A component is known up to its sign: show the one nearer to exact PCA.
             signs = np.where(np.einsum("ij,ij->i", found, exact) < 0, -1.0, 1.0)
             points = data.rows @ (found * signs[:, None]).T
-            title = f"{METHODS[method.name]}, {size} numbers"
+            title = f"{PCA_METHODS[method.name]}, {size} numbers"
             panels.append(PointPanel(title, points, groups))
     title = f"First two principal components of {data.name}"
     return draw_points(panels, path, title=title, n_columns=3)

@@ -46,9 +46,9 @@ from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.sqnet import SQNet
 
-__all__ = ["METHODS", "OURS", "SQNET", "Method", "pca_method", "weights_file"]
+__all__ = ["PCA_METHODS", "OUR_PCA", "SQNET", "Method", "pca_method", "weights_file"]
 
-SQNET, OURS = "sqnet", "learned"
+SQNET, OUR_PCA = "sqnet", "learned"
 
 _DRAWN_ONCE = (SQNET, "pinv-gaussian", "robust", "accelerated", "exponential")
 _PSEUDO_INVERSE = PseudoInverseDecoder(known_diagonal=1.0)
@@ -79,7 +79,7 @@ class Method:
     """Why it cannot run at a size, if it cannot."""
 
 
-METHODS: dict[str, str] = {
+PCA_METHODS: dict[str, str] = {
     SQNET: "SQNet of the paper, our training",
     "pinv-gaussian": "pseudo-inverse, Gaussian A",
     "pinv-chi": "pseudo-inverse, CHI",
@@ -91,7 +91,7 @@ METHODS: dict[str, str] = {
     "row-gaussian": "Gaussian row projection",
     "row-sparse": "sparse row projection",
     "nystrom": "Nyström",
-    OURS: "learned (ours)",
+    OUR_PCA: "learned (ours)",
 }
 """Labels of all methods by name."""
 
@@ -102,7 +102,7 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
     Parameters
     ----------
     name : str
-        One of :data:`METHODS`.
+        One of :data:`PCA_METHODS`.
     weights : path, optional
         Folder with weights of the paper's SQNet, ``pca-sqnet-{size}.safetensors``;
         sizes it does not have are looked for in the package.
@@ -124,10 +124,10 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
         "row-gaussian": partial(_reduced, law="gaussian"),
         "row-sparse": partial(_reduced, law="sparse"),
         "nystrom": partial(_ours, decoder="nystrom"),
-        OURS: partial(_ours, decoder="learned"),
+        OUR_PCA: partial(_ours, decoder="learned"),
     }
     missing: dict[str, Callable[[int], str | None]]
-    missing = {SQNET: partial(_sqnet_missing, folder), OURS: _learned_missing}
+    missing = {SQNET: partial(_sqnet_missing, folder), OUR_PCA: _learned_missing}
     return Method(
         name,
         estimates[name],

@@ -43,9 +43,9 @@ from sketchlearn.testing import release_seeded
 
 __all__ = [
     "FULL",
-    "PUBLIC",
+    "PUBLIC_TWINS",
     "SETTINGS",
-    "SIZES",
+    "PRIVACY_SIZES",
     "PrivacyCurves",
     "measure_privacy",
 ]
@@ -53,8 +53,8 @@ __all__ = [
 FULL = N_FEATURES * (N_FEATURES + 1) // 2
 """Numbers of a whole second moment."""
 
-SIZES = (200, 500, 1000, 2000, FULL)
-PUBLIC = {"MNIST": "EMNIST-digits", "hapmap31": "hapmap1"}
+PRIVACY_SIZES = (200, 500, 1000, 2000, FULL)
+PUBLIC_TWINS = {"MNIST": "EMNIST-digits", "hapmap31": "hapmap1"}
 """Private set of the test split, and the training set that nobody protects."""
 
 
@@ -94,7 +94,7 @@ def measure_privacy(
     folder: str | os.PathLike[str],
     name: str,
     *,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] = PRIVACY_SIZES,
     n_releases: int = 3,
 ) -> PrivacyCurves:
     """Release sketches of one set at every size and epsilon, and judge their PCA.
@@ -104,14 +104,14 @@ def measure_privacy(
     folder : path
         Holds ``data/MANIFEST.json``.
     name : str
-        One of :data:`PUBLIC`.
+        One of :data:`PUBLIC_TWINS`.
     sizes : sequence of int
         Sketch sizes.
     n_releases : int
         Releases to take the mean of. They are seeded, so nothing here is private.
     """
     rows = _read(Path(folder, "data"), name, "test")
-    public = _read(Path(folder, "data"), PUBLIC[name], "train")
+    public = _read(Path(folder, "data"), PUBLIC_TWINS[name], "train")
     moment, bounds = np.cov(rows.T, bias=True), _public_bounds(public)
     lre: dict[str, dict[int, list[float]]] = {setting: {} for setting in SETTINGS}
     norm_bounds = {}
@@ -174,8 +174,8 @@ def _read(
 def _public_bounds(public: NDArray[np.float64]) -> tuple[ArrayLike, ArrayLike]:
     if public.max() <= 1:
         return 0, 1
-    centre = 8 * np.rint(public.mean(axis=0) / 8)  # on the grid of Scaling.from_bounds
-    return centre - 255, centre + 255
+    center = 8 * np.rint(public.mean(axis=0) / 8)  # on the grid of Scaling.from_bounds
+    return center - 255, center + 255
 
 
 def _public_norm_bound(

@@ -13,10 +13,10 @@ from typing import Any, final
 
 import click
 
-from sketchlearn.experiments.base import RESULTS, TABLES, Experiment
+from sketchlearn.experiments.base import RESULTS_FILE, TABLES_FILE, Experiment
 from sketchlearn.experiments.pca.comparison import (
+    PCA_SIZES,
     REAL,
-    SIZES,
     PCAResults,
     dataset_table,
     evaluate_methods,
@@ -28,9 +28,9 @@ from sketchlearn.experiments.pca.figures import (
     draw_scatter,
     draw_sizes,
 )
-from sketchlearn.experiments.pca.methods import METHODS, OURS, SQNET, pca_method
+from sketchlearn.experiments.pca.methods import OUR_PCA, PCA_METHODS, SQNET, pca_method
 from sketchlearn.experiments.pca.privacy import (
-    PUBLIC,
+    PUBLIC_TWINS,
     PrivacyCurves,
     measure_privacy,
 )
@@ -53,7 +53,7 @@ PRINTED_NOTE = (
     "rows (MNIST, letters2, hapmap), they are not on the scale of our LRE."
 )
 
-SMALLEST = 4
+SMALLEST_PCA_SIZE = 4
 """Ridge regression of one target has no smaller sketch."""
 
 SCATTERED = "hapmap31"
@@ -65,10 +65,10 @@ SCATTERED = "hapmap31"
 class PCAPlan:
     """What to reproduce; by default all that the paper shows."""
 
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = PCA_SIZES
     """Sketch sizes."""
 
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(PCA_METHODS)
     """Names of methods."""
 
     datasets: tuple[str, ...] | None = None
@@ -81,7 +81,9 @@ class PCAPlan:
     """Whether to measure what privacy costs."""
 
     def __post_init__(self) -> None:
-        require_plan(self.methods, self.sizes, known=METHODS, smallest=SMALLEST)
+        require_plan(
+            self.methods, self.sizes, known=PCA_METHODS, smallest=SMALLEST_PCA_SIZE
+        )
 
     @classmethod
     def quick(cls) -> PCAPlan:
@@ -128,13 +130,15 @@ def reproduce_pca(
         say=say,
     )
     curves = []
-    private = [one.name for one in sets if one.name in PUBLIC] if plan.privacy else []
+    private = (
+        [one.name for one in sets if one.name in PUBLIC_TWINS] if plan.privacy else []
+    )
     for name in private:
         say(f"private sketches of {name} ...")
         curves.append(measure_privacy(data, name))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / RESULTS).write_text(_as_json(results, plan, curves), "utf-8")
-    (folder / TABLES).write_text(_all_tables(results), "utf-8")
+    (folder / RESULTS_FILE).write_text(_as_json(results, plan, curves), "utf-8")
+    (folder / TABLES_FILE).write_text(_all_tables(results), "utf-8")
     for path in _draw(folder, sets, results, plan, curves, weights):
         say(f"figure: {path}")
     return results
@@ -142,7 +146,7 @@ def reproduce_pca(
 
 def show_results(results: PCAResults) -> str:
     """Means of all methods, our scores on each dataset, and what was left out."""
-    chosen = OURS if OURS in results.pca else next(iter(results.pca))
+    chosen = OUR_PCA if OUR_PCA in results.pca else next(iter(results.pca))
     tables = [
         dataset_table(results, chosen),
         dataset_table(results, chosen, ridge=True),
@@ -162,11 +166,11 @@ def _draw(
     drawn = []
     if results.groups[REAL]:
         drawn.append(draw_sizes(results, folder / "sizes.png"))
-    compared = [SQNET, "pinv-chi", "nystrom", OURS]
+    compared = [SQNET, "pinv-chi", "nystrom", OUR_PCA]
     methods = [pca_method(name, weights) for name in compared if name in plan.methods]
     ordered = sorted(plan.sizes)
     shown = sorted({ordered[len(ordered) // 2], ordered[-1]})
-    known = [one for one in sets if one.name in PUBLIC]
+    known = [one for one in sets if one.name in PUBLIC_TWINS]
     if known:
         path = folder / "components.png"
         drawn.append(draw_component_errors(known, methods, shown, path))
@@ -175,7 +179,7 @@ def _draw(
     for one in known:
         if one.name == SCATTERED:
             path = folder / "scatter.png"
-            best = [method for method in methods if method.name in (SQNET, OURS)]
+            best = [method for method in methods if method.name in (SQNET, OUR_PCA)]
             drawn.append(draw_scatter(one, best, shown, path))
     return drawn
 

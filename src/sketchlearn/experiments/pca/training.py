@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sketchlearn.experiments.pca.comparison import SIZES
+from sketchlearn.experiments.pca.comparison import PCA_SIZES
 from sketchlearn.experiments.pca.methods import weights_file
 from sketchlearn.files.weights import save_weights
 from sketchlearn.meta.config import RunConfig
@@ -24,7 +24,7 @@ def train_networks(
     data: str | os.PathLike[str],
     weights: str | os.PathLike[str],
     *,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] = PCA_SIZES,
     say: Say = lambda text: None,
 ) -> bool:
     """Train the paper's SQNet for every size that has no weights yet.

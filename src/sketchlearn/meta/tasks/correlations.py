@@ -36,7 +36,7 @@ from sketchlearn.metrics import leading_components, pca_log_relative_error
 
 __all__ = ["CorrelationConfig", "CorrelationProblem"]
 
-SIZES = (100, 500, 1000, 2000)
+CHECKED_SIZES = (100, 500, 1000, 2000)
 """Sketch sizes of the validation, as in the paper's figures."""
 
 SYNTHETIC, SIMULATED = "synthetic", "simulated"
@@ -222,7 +222,7 @@ def _cases(data: MetaDataset, max_features: int) -> list[Case]:
     chosen = rng.permutation(len(whole))[:max_features]
     matrix, d = whole[np.ix_(chosen, chosen)], len(chosen)
     cases: list[Case] = []
-    for size in SIZES:
+    for size in CHECKED_SIZES:
         if d * (d + 1) // 2 > size:
             kept = np.sort(rng.permutation(d)[:size])
             columns = max(size // len(kept), 1)

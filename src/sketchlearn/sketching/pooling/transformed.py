@@ -38,7 +38,7 @@ from sketchlearn.sketching.pooling.base import (
 
 __all__ = ["LogSumExpPooling", "PNormPooling"]
 
-_LEAST = 2.0 ** (21 - 2 * FEATURE_BITS)
+_LEAST_MEAN = 2.0 ** (21 - 2 * FEATURE_BITS)
 """Least mean of transformed features that has six digits."""
 
 _TRACE = 2.0**-200
@@ -99,7 +99,7 @@ class _AbstractTransformed(AbstractPooling):
         self, total: Int128Array, count: int, features: FeatureSpec
     ) -> NDArray[np.float64]:
         sums = scaled_quotient(total, 1, 2 * FEATURE_BITS)
-        small = (sums < count * _LEAST) & (sums > 0)
+        small = (sums < count * _LEAST_MEAN) & (sums > 0)
         if small.any():
             raise PoolingError(
                 f"feature {int(small.argmax())} lies so far inside the map's "
@@ -141,7 +141,7 @@ class PNormPooling(_AbstractTransformed):
 
     @override
     def limit(self, bound: float) -> str:
-        least = bound * _LEAST ** (1 / self.power)
+        least = bound * _LEAST_MEAN ** (1 / self.power)
         return f"it needs features that are on the whole above {least:.3g}"
 
 
@@ -175,7 +175,7 @@ class LogSumExpPooling(_AbstractTransformed):
 
     @override
     def limit(self, bound: float) -> str:
-        reach = self.sign * (bound + np.log(_LEAST))
+        reach = self.sign * (bound + np.log(_LEAST_MEAN))
         side = "above" if self.sign > 0 else "below"
         return f"it needs features that are on the whole {side} {reach:.3g}"
 

@@ -1,0 +1,210 @@
+"""What an estimator with one sketch for each class shares with others of its kind.
+
+``fit(X, y)`` is ``fit_sketches(sketches of the rows of each class)``; ``partial_fit``,
+``forget`` and ``merge`` are arithmetic on ``sketches_`` followed by ``fit_sketches``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import override
+
+from sketchlearn.decoders.density.reading import read_sketch
+from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.estimators.base import AbstractSketchEstimator
+from sketchlearn.estimators.density import warn_all
+from sketchlearn.estimators.labelled_rows import LabelledRows, open_labelled
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.plans.advice import outlying_classes
+from sketchlearn.plans.classes import first_round_of
+from sketchlearn.plans.scaling import warn_of_plan
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.row_source import AbstractRowSource
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["AbstractPerClassEstimator", "classes_of"]
+
+
+class AbstractPerClassEstimator(AbstractSketchEstimator):
+    """An estimator whose whole knowledge of the data is ``sketches_``."""
+
+    rounds: int | None
+    bounds: tuple[ArrayLike, ArrayLike] | None
+    sketches_: dict[Any, Any]
+
+    @abstractmethod
+    def fit_sketches(self, sketches: Mapping[Any, Sketch | PrivateSketch]) -> Self:
+        """Decode one sketch per class, made with a map from ``plan``."""
+
+    @abstractmethod
+    def _first_map(
+        self, rows: NDArray[np.floating] | None, rounds: int
+    ) -> AbstractFeatureMap:
+        """One map for all classes: of the only round, or of the first of two."""
+
+    @abstractmethod
+    def _second_maps(
+        self,
+        first: Mapping[Any, Sketch | PrivateSketch],
+        rows: NDArray[np.floating] | None,
+    ) -> dict[Any, AbstractFeatureMap]:
+        """A map for each class, from the sketches of the first of two rounds."""
+
+    @override
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sketch the rows of each class, in one pass or two, and decode the sketches.
+
+        Parameters
+        ----------
+        X : rows
+            Array, frame or tensor; Arrow table, or path or glob of Parquet, CSV or
+            Arrow files, with the name of a column of whole numbers for ``y``.
+        y : array of shape (n,), or str
+            Classes, or the name of the column that holds them.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=True)
+            return self.fit_sketches(self._sketch_classes(rows, {}))
+
+    @override
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: ArrayLike | None = None
+    ) -> Self:
+        """Add rows; the first call plans and fits. ``classes`` is not needed."""
+        if not hasattr(self, "sketches_"):
+            return self.fit(X, y)
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=False)
+            known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
+            more = rows.sketches(known)
+            if rows.labels() - known.keys():
+                others = rows.without(known.keys())
+                more |= self._sketch_classes(others, self.sketches_)
+            return self.fit_sketches(_added(self.sketches_, more))
+
+    @override
+    def forget(self, X: Any, y: Any = None) -> Self:
+        """Take rows of known classes out again, exactly.
+
+        Warns
+        -----
+        DataPlanWarning
+            If scales or cells were read from the data: the totals forget exactly, the
+            plan does not.
+        """
+        check_is_fitted(self, "sketches_")
+        self._check_parameters()
+        known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=False)
+            rest = dict(self.sketches_)
+            for label, sketch in rows.sketches(known).items():
+                if rest[label].count <= sketch.count:
+                    _refuse_forgetting(label)
+                rest[label] = rest[label] - sketch
+            for label in rows.labels() - known.keys():
+                _refuse_forgetting(label)
+            self.fit_sketches(rest)
+            warn_of_plan(*known.values())
+        return self
+
+    @override
+    def merge(self, other: Self) -> Self:
+        """Add what another fitted classifier of the same plan has seen."""
+        check_is_fitted(self, "sketches_")
+        check_is_fitted(other, "sketches_")
+        with self._all_or_nothing():
+            return self.fit_sketches(_added(self.sketches_, other.sketches_))
+
+    @override
+    def fit_sketch(self, sketch: Any) -> Self:
+        """The same as :meth:`fit_sketches`: one sketch for each class."""
+        return self.fit_sketches(sketch)
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
+        return LocalRows(self._open_labelled(X, y, reset=reset).batches)
+
+    @override
+    def _sketch(self, rows: AbstractRowSource) -> Sketch:
+        raise FeatureMapError(
+            "a classifier has a sketch for each class: sketch the rows of each with a "
+            "map of plan(n_features), and pass them to fit_sketches."
+        )
+
+    def _sketch_classes(
+        self, rows: LabelledRows, known: Mapping[Any, Sketch]
+    ) -> dict[Any, Sketch]:
+        """Sketches of classes without a map: as those of ``known``, or planned."""
+        extremes = None
+        if known:
+            start, twice = first_round_of(known.values())
+        else:
+            twice = not self._is_one_pass
+            declared = self.bounds is not None and not twice
+            extremes = None if declared else rows.extremes()
+            start = self._first_map(extremes, 1 + twice)
+        sketches = rows.sketches(start)
+        if not known:
+            whole = sum(sketches.values())
+            assert isinstance(whole, Sketch)
+            names = getattr(self, "feature_names_in_", None)
+            warn_all([outlying_classes(read_sketch(whole), names)], stacklevel=4)
+        if not twice:
+            return sketches
+        maps = self._second_maps({**known, **sketches}, extremes)
+        return rows.sketches({label: maps[label] for label in sketches})
+
+    @property
+    def _is_one_pass(self) -> bool:
+        """Whether the rows are sketched once."""
+        return self.rounds == 1 or (self.rounds is None and self.bounds is not None)
+
+    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
+        is_read_once = reset and self._is_one_pass
+        return open_labelled(self, X, y, reset=reset, is_read_once=is_read_once)
+
+
+def classes_of(sketches: Any) -> NDArray[Any]:
+    """Classes that there are sketches of, in order and of one kind."""
+    if not isinstance(sketches, Mapping) or not sketches:
+        raise RowsError(
+            "no sketch to fit: pass a mapping with one for each class; got "
+            f"{type(sketches).__name__}."
+        )
+    try:
+        return np.array(sorted(sketches))
+    except TypeError as error:
+        raise RowsError(
+            "classes must be all numbers or all text, to be put in order."
+        ) from error
+
+
+def _added(
+    left: Mapping[Any, Sketch], right: Mapping[Any, Sketch]
+) -> dict[Any, Sketch]:
+    """Sketches of each class, added up."""
+    merged = dict(left)
+    for label, sketch in right.items():
+        merged[label] = merged[label] + sketch if label in merged else sketch
+    return merged
+
+
+def _refuse_forgetting(label: Any) -> NoReturn:
+    raise RowsError(
+        f"class {label!r} would have no rows left, or never had any. Nothing was "
+        "forgotten."
+    )

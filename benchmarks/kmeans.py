@@ -59,11 +59,11 @@ def unit_scaled(path):
 
 
 def ratios(rows, sizes, seeds, rounds, k):
-    """Mean inertia ratio for each sketch size."""
+    """Mean inertia ratio and processor time for each sketch size."""
     best = KMeans(k, n_init=10, random_state=0).fit(rows).inertia_
-    result = []
+    result, seconds = [], []
     for size in sizes:
-        found = []
+        found, start = [], time.process_time()
         for seed in range(seeds):
             km = CompressiveKMeans(
                 k, sketch_size=size, rounds=rounds, random_state=seed
@@ -72,7 +72,8 @@ def ratios(rows, sizes, seeds, rounds, k):
                 assert km.sketch_.size <= size + 2 * rows.shape[1]
             found.append(-km.score(rows) / best)
         result.append(np.mean(found))
-    return result
+        seconds.append((time.process_time() - start) / seeds)
+    return result, seconds
 
 
 def real_sets(options):
@@ -81,7 +82,7 @@ def real_sets(options):
         raise SystemExit(f"no data in {folder}; pass --data (skipped).")
     manifest = json.loads((options.data / "data" / "MANIFEST.json").read_text())
     real = {entry["file"]: entry["real"] for entry in manifest["datasets"]}
-    table, k = [], options.clusters
+    table, spent, k = [], [], options.clusters
     sizes = SIZES if k == 10 else (2000, "auto")
     print(f"{'set':<36}{'d':>5}" + "".join(f"{m:>8}" for m in sizes))
     for path in sorted(folder.glob("*.parquet")):
@@ -92,12 +93,16 @@ def real_sets(options):
         rows = unit_scaled(path)
         if len(rows) < 10 * k:
             continue
-        table.append(ratios(rows, sizes, options.seeds, options.rounds, k))
+        found, seconds = ratios(rows, sizes, options.seeds, options.rounds, k)
+        table.append(found)
+        spent.append(seconds)
         values = "".join(f"{value:8.3f}" for value in table[-1])
         print(f"{path.stem:<36}{rows.shape[1]:>5}{values}", flush=True)
     for name, measure in (("median", np.median), ("mean", np.mean), ("worst", np.max)):
         values = "".join(f"{value:8.3f}" for value in measure(table, axis=0))
         print(f"{name + f' of {len(table)} real sets':<41}{values}")
+    values = "".join(f"{value:8.1f}" for value in np.sum(spent, axis=0))
+    print(f"{'processor seconds of a fit of each':<41}{values}")
     if k != 10:
         return
     for name, values in (("target median", MEDIANS), ("target mean", MEANS)):

@@ -8,7 +8,6 @@ features.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
 from math import sqrt
@@ -28,6 +27,7 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import CACHED, row_blocks
+from sketchlearn.features.lattice import RowLattice
 
 __all__ = [
     "VALUE_BITS",
@@ -167,24 +167,19 @@ class AbstractSinusoidFeatures(AbstractFeatureMap):
     """A map whose features are cosines and sines of rounded rows."""
 
     _sinusoids: Sinusoids
-
-    @abstractmethod
-    def _round(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> tuple[NDArray[np.float64], float]:
-        """Rows as whole numbers, and the largest magnitude of them."""
+    _lattice: RowLattice
 
     @final
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        return self._sinusoids.features(*self._round(rows, first_row))
+        return self._sinusoids.features(*self._lattice.round(rows, first_row))
 
     @final
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        return sum_sinusoids(self._sinusoids, self._round, rows, first_row)
+        return sum_sinusoids(self._sinusoids, self._lattice.round, rows, first_row)
 
 
 def sum_sinusoids(

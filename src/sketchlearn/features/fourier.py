@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.features.cost import Cost, Declared
@@ -135,13 +133,3 @@ class FourierFeatures(AbstractSinusoidFeatures):
             "law": self.law,
             "seed": self.seed,
         }
-
-    @override
-    def weights(self) -> dict[str, NDArray[Any]]:
-        return {"waves": self._sinusoids.whole}
-
-    @override
-    def _round(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> tuple[NDArray[np.float64], float]:
-        return self._lattice.round(rows, first_row)

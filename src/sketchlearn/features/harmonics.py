@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
@@ -136,13 +134,3 @@ class HarmonicFeatures(AbstractSinusoidFeatures):
             "law": self.law,
             "seed": self.seed,
         }
-
-    @override
-    def weights(self) -> dict[str, NDArray[Any]]:
-        return {"waves": self._sinusoids.whole}
-
-    @override
-    def _round(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> tuple[NDArray[np.float64], float]:
-        return self._lattice.round(rows, first_row)

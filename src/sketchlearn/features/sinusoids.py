@@ -8,11 +8,9 @@ features.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
 from functools import cache
 from math import sqrt
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +26,7 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import CACHED, row_blocks
+from sketchlearn.features.lattice import RowLattice
 
 __all__ = [
     "VALUE_BITS",
@@ -160,40 +159,41 @@ def _packed_table() -> NDArray[np.int64]:
     return (cosines << _FIELD) + sines
 
 
-Rounding = Callable[[NDArray[np.floating], int], tuple[NDArray[np.float64], float]]
-
-
 class AbstractSinusoidFeatures(AbstractFeatureMap):
     """A map whose features are cosines and sines of rounded rows."""
 
+    _lattice: RowLattice
     _sinusoids: Sinusoids
 
-    @abstractmethod
-    def _round(
-        self, rows: NDArray[np.floating], first_row: int
-    ) -> tuple[NDArray[np.float64], float]:
-        """Rows as whole numbers, and the largest magnitude of them."""
+    @final
+    @override
+    def weights(self) -> dict[str, NDArray[Any]]:
+        # Fingerprints know the frequencies by this name.
+        return {"waves": self._sinusoids.whole}
 
     @final
     @override
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        return self._sinusoids.features(*self._round(rows, first_row))
+        return self._sinusoids.features(*self._lattice.round(rows, first_row))
 
     @final
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        return sum_sinusoids(self._sinusoids, self._round, rows, first_row)
+        return sum_sinusoids(self._sinusoids, self._lattice, rows, first_row)
 
 
 def sum_sinusoids(
-    sinusoids: Sinusoids, rounding: Rounding, rows: NDArray[np.floating], first_row: int
+    sinusoids: Sinusoids,
+    lattice: RowLattice,
+    rows: NDArray[np.floating],
+    first_row: int,
 ) -> Int128Array:
     """Exact total of the features of some rows, in steps of ``2**-22``."""
     total = np.zeros(sinusoids.size, np.int64)
     for start, block in row_blocks(rows):
-        total += sinusoids.total(*rounding(block, first_row + start))
+        total += sinusoids.total(*lattice.round(block, first_row + start))
     return Int128Array.from_int64(total)
 
 

@@ -41,7 +41,7 @@ from sketchlearn.features.blocks import BLOCK_ROWS  # noqa: E402
 
 REPEATS = 7
 MOMENTS = [(25, 2_000), (64, 2_000), (196, 2_000), (784, 20_000)]
-WAVES = [(16, 500), (64, 1_000), (196, 2_000)]
+FOURIER_SIZES = [(16, 500), (64, 1_000), (196, 2_000)]
 
 
 def bare_moments(rows):
@@ -52,7 +52,7 @@ def bare_moments(rows):
     return total
 
 
-def bare_waves(rows, frequencies):
+def bare_fourier(rows, frequencies):
     h = frequencies.shape[1]
     total = torch.zeros(2 * h)
     with torch.no_grad():
@@ -101,9 +101,9 @@ def moments(n):
         )
 
 
-def waves(n):
+def fourier(n):
     print("Fourier features: speed over that of bare product, cosines and sines")
-    for d, m in WAVES:
+    for d, m in FOURIER_SIZES:
         rows = np.random.default_rng(0).normal(size=(max(n // (d // 16), 2000), d))
         rows = rows.astype(np.float32)
         maps = {
@@ -112,13 +112,13 @@ def waves(n):
             "clipped": clipped(FourierFeatures(d, m, scale=d**0.5), norm_bound=1.0),
         }
         frequencies = torch.from_numpy(maps["fourier"].frequencies.astype(np.float32))
-        programs = {"bare": lambda rows=rows, w=frequencies: bare_waves(rows, w)}
+        programs = {"bare": lambda rows=rows, w=frequencies: bare_fourier(rows, w)}
         for name, phi in maps.items():
             programs[name] = lambda rows=rows, phi=phi: ours(rows, phi)
         times = best_times(programs)
         difference = np.abs(
             ours(rows[:5000], maps["fourier"]).mean
-            - bare_waves(rows[:5000], frequencies).numpy() / len(rows[:5000])
+            - bare_fourier(rows[:5000], frequencies).numpy() / len(rows[:5000])
         ).max()
         bare = times["bare"]
         ratios = "   ".join(f"{name} {bare / times[name]:5.2f}" for name in maps)
@@ -145,7 +145,7 @@ def main():
     torch.set_num_threads(1)
     n = int(float(sys.argv[1])) if len(sys.argv) > 1 else 100_000
     moments(n)
-    waves(n)
+    fourier(n)
     threads(n)
 
 

@@ -26,14 +26,14 @@ def maps():
         yield sl.clipped(moments, norm_bound=bound)
     wide = sl.MomentFeatures(WIDTH, order="covariance", reach=2.0**10)
     yield sl.clipped(wide, norm_bound=0.7)
-    waves = sl.FourierFeatures(WIDTH, 16, scale=0.5)
-    yield waves
-    yield sl.clipped(waves, norm_bound=0.9)
+    fourier = sl.FourierFeatures(WIDTH, 16, scale=0.5)
+    yield fourier
+    yield sl.clipped(fourier, norm_bound=0.9)
     parts = [sl.clipped(moments, norm_bound=bound) for bound in (1e-3, 1.0)]
     yield sl.ConcatenatedFeatures(parts)
     huge = sl.Scaling.from_bounds(-1e300, 1e300, n_features=WIDTH)
     yield sl.clipped(sl.MomentFeatures(WIDTH, scaling=huge), norm_bound=1.0)
-    yield sl.ConcatenatedFeatures([waves, sl.clipped(wide, norm_bound=1.0)])
+    yield sl.ConcatenatedFeatures([fourier, sl.clipped(wide, norm_bound=1.0)])
 
 
 def adversarial(n, rng):

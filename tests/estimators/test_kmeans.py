@@ -456,7 +456,7 @@ def test_clusters_in_directions_without_cells_are_told():
     assert ratio(km, rows) > 1.1
 
 
-def test_one_round_with_enough_waves_is_not_too_small():
+def test_one_round_with_enough_frequencies_is_not_too_small():
     rows = wide_blobs(3, 25)
     CompressiveKMeans(25, sketch_size=300, rounds=1).fit(rows)  # warnings are errors
     with pytest.warns(ConvergenceWarning, match="one round, in 101 numbers"):

@@ -24,7 +24,7 @@ from sketchlearn.errors import (
     RemovalError,
     RowsError,
 )
-from sketchlearn.estimators.inputs import validated
+from sketchlearn.estimators.inputs import rows_in_memory, validated
 from sketchlearn.estimators.parameters import Constraints, require_parameters
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.scaling import (
@@ -34,7 +34,7 @@ from sketchlearn.plans.scaling import (
     warn_of_plan,
 )
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.kinds import is_in_memory, kind_of
+from sketchlearn.rows.kinds import kind_of
 from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows, open_row_source
 from sketchlearn.sketching.row_source import AbstractRowSource
@@ -288,18 +288,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
     def _check_rows(self, X: Any) -> NDArray[np.floating]:
         """Rows for ``transform`` or ``predict``, dense."""
         check_is_fitted(self, "sketch_")
-        if not is_in_memory(X):
-            raise RowsError(
-                "this takes rows in memory: an array, frame or sparse matrix. Read "
-                "files batch by batch (sketchlearn.open_rows) and pass each batch."
-            )
-        rows = validated(
-            self,
-            X,
-            reset=False,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-        )
+        rows = rows_in_memory(self, X, allow_sparse=True)
         dense: NDArray[np.floating] = rows.toarray() if issparse(rows) else rows
         return dense
 

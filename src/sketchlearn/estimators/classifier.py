@@ -18,10 +18,8 @@ from sketchlearn.decoders.density.components import (
     pool_classes,
     rounding_steps,
 )
-from sketchlearn.errors import RowsError, TooNoisy
-from sketchlearn.estimators.inputs import (
-    validated,
-)
+from sketchlearn.errors import TooNoisy
+from sketchlearn.estimators.inputs import rows_in_memory
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture, CovarianceType
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
@@ -40,7 +38,6 @@ from sketchlearn.plans.cells import MixtureCells
 from sketchlearn.plans.classes import plan_second_rounds
 from sketchlearn.plans.scaling import extremes_of
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.kinds import is_in_memory
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CompressiveClassifier"]
@@ -290,12 +287,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
 
     def _log_joint(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "sketches_")
-        if not is_in_memory(X):
-            raise RowsError(
-                "this takes rows in memory: an array or frame. Read files batch by "
-                "batch (sketchlearn.open_rows) and pass each batch."
-            )
-        rows = validated(self, X, reset=False, dtype=[np.float64, np.float32])
+        rows = rows_in_memory(self, X, allow_sparse=False)
         columns = [mixture.score_samples(rows) for mixture in self.mixtures_]
         priors = np.log(np.maximum(self.class_prior_, 1e-300))
         return np.asarray(np.stack(columns, axis=1) + priors)

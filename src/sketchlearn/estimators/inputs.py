@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import hstack, issparse
 from sklearn.utils.validation import validate_data
 
 from sketchlearn.errors import RowsError
+from sketchlearn.rows.batches import Batches
 from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
 from sketchlearn.rows.open_rows import open_rows
 
-__all__ = ["beside_targets", "require_in_memory", "validated", "with_text_names"]
+__all__ = [
+    "beside_targets",
+    "require_in_memory",
+    "require_no_text",
+    "rows_in_memory",
+    "validated",
+    "with_targets",
+    "with_text_names",
+]
 
 
 def beside_targets(X: Any, column: str) -> Any:
@@ -73,3 +83,37 @@ def with_text_names(X: Any) -> Any:
     named = X.copy(deep=False)
     named.columns = [str(name) for name in labels]
     return named
+
+
+def with_targets(rows: Any, targets: Any) -> Batches:
+    """Checked rows, and their targets in columns beside them."""
+    table = np.asarray(targets).reshape(len(targets), -1)
+    if issparse(rows):
+        return open_rows(hstack([rows, table], format="csr"))
+    if rows.dtype.kind != "f":  # targets beside whole numbers may round them
+        rows = np.concatenate(list(open_rows(rows)))
+    return open_rows(np.concatenate([rows, table], axis=1))
+
+
+def require_no_text(targets: Any) -> None:
+    """Refuse words where numbers are to be predicted, and not the rows beside them."""
+    found = np.asarray(targets)
+    texts = found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
+    if texts or found.dtype.kind in "SU":
+        raise RowsError(
+            "the target y is text, and not numbers. Cast it with astype(float) if it "
+            "holds numbers; classes are for CompressiveClassifier."
+        )
+
+
+def rows_in_memory(estimator: Any, X: Any, *, allow_sparse: bool) -> Any:
+    """Rows for ``transform`` or ``predict``: dense, or a sparse matrix."""
+    if not is_in_memory(X):
+        kinds = "array, frame or sparse matrix" if allow_sparse else "array or frame"
+        raise RowsError(
+            f"this takes rows in memory: an {kinds}. Read files batch by batch "
+            "(sketchlearn.open_rows) and pass each batch."
+        )
+    sparse = "csr" if allow_sparse else False
+    floats = [np.float64, np.float32]
+    return validated(estimator, X, reset=False, accept_sparse=sparse, dtype=floats)

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import hstack, issparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from typing_extensions import override
@@ -22,7 +21,12 @@ from sketchlearn.decoders.moments.verdicts import (
 )
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
-from sketchlearn.estimators.inputs import beside_targets, validated
+from sketchlearn.estimators.inputs import (
+    beside_targets,
+    require_no_text,
+    validated,
+    with_targets,
+)
 from sketchlearn.estimators.parameters import (
     BOUNDS,
     NOT_NEGATIVE,
@@ -253,7 +257,7 @@ class CompressiveRidge(
         if isinstance(names, list | tuple) and names and isinstance(names[0], str):
             return self._open_named(X, list(names), reset=reset)
         X = beside_targets(X, "target column (or a list of names)")
-        _require_no_text(y)
+        require_no_text(y)
         rows, targets = validated(
             self,
             X,
@@ -263,14 +267,7 @@ class CompressiveRidge(
             multi_output=True,
             y_numeric=True,
         )
-        table = np.asarray(targets).reshape(len(targets), -1)
-        if issparse(rows):
-            batches = open_rows(hstack([rows, table], format="csr"))
-        else:
-            if rows.dtype.kind != "f":  # targets beside whole numbers may round them
-                rows = np.concatenate(list(open_rows(rows)))
-            batches = open_rows(np.concatenate([rows, table], axis=1))
-        return LocalRows(batches, source=open_rows(rows).source)
+        return LocalRows(with_targets(rows, targets), source=open_rows(rows).source)
 
     def _open_named(
         self, X: Any, names: list[str], *, reset: bool
@@ -300,14 +297,3 @@ class CompressiveRidge(
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
         n_targets = rows.shape[1] - self.n_features_in_
         return self.plan(self.n_features_in_, n_targets=n_targets, rows=rows)
-
-
-def _require_no_text(targets: Any) -> None:
-    """Refuse words where numbers are to be predicted, and not the rows beside them."""
-    found = np.asarray(targets)
-    texts = found.dtype.kind == "O" and any(isinstance(v, str) for v in found.flat)
-    if texts or found.dtype.kind in "SU":
-        raise RowsError(
-            "the target y is text, and not numbers. Cast it with astype(float) if it "
-            "holds numbers; classes are for CompressiveClassifier."
-        )

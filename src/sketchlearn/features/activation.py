@@ -170,5 +170,5 @@ class ActivationFeatures(AbstractFeatureMap):
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         if self.activation == "fourier":
-            return sum_sinusoids(self._sinusoids, self._lattice.round, rows, first_row)
+            return sum_sinusoids(self._sinusoids, self._lattice, rows, first_row)
         return sum_features(self, rows, first_row)

@@ -1,18 +1,14 @@
 r"""The interface of a feature map φ: one row in, one vector out.
 
-A map is a value: its description and weights never change, and a 256-bit
-fingerprint over both decides whether two sketches may meet. A row is rounded to whole
-numbers once, and everything after that is exact arithmetic, so that its features have
+A map is a value, which its fingerprint stands for. A row is rounded to whole numbers
+once, and everything after that is exact arithmetic, so that its features have
 the same bits in every batch and on every machine.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from copy import copy
-from functools import cached_property
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,30 +17,25 @@ from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for, lattice_sum
 from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.features.arguments import (
     require_bound,
-    require_column_names,
     require_positive_int,
 )
 from sketchlearn.features.blocks import BLOCK_ROWS, CACHED, row_blocks
 from sketchlearn.features.description import (
     VERSION,
-    description_digest,
-    encode_description,
 )
+from sketchlearn.features.identity import AbstractIdentified
 from sketchlearn.features.parts import Part
-from sketchlearn.features.registry import AbstractRegistered, is_of_package
+from sketchlearn.features.registry import is_of_package
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.features.spec import FeatureSpec
-from sketchlearn.files.container import canonical_json
 
 __all__ = ["AbstractFeatureMap", "require_in_range", "sum_features"]
 __public__ = ["AbstractFeatureMap"]
 
 _First = TypeVar("_First", bound="AbstractFeatureMap")
 _Second = TypeVar("_Second", bound="AbstractFeatureMap")
-_SPEC_LIMIT = 16 * 2**20
 
 
-class AbstractFeatureMap(AbstractRegistered):
+class AbstractFeatureMap(AbstractIdentified):
     """One row of ``n_features`` numbers → one vector of ``sketch_size`` numbers.
 
     Subclasses call ``super().__init__`` with what is known of their output. A subclass
@@ -66,10 +57,6 @@ class AbstractFeatureMap(AbstractRegistered):
         Lattice step ``2**-frac_bits``; by default the finest for which features stay
         below ``2**44`` steps.
     """
-
-    version = VERSION
-    columns: tuple[str, ...] | None = None
-    """Names of the columns the map is planned for, if it says so."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -136,19 +123,6 @@ class AbstractFeatureMap(AbstractRegistered):
         """
         return True
 
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Constructor arguments as plain values and arrays, without weights."""
-
-    @abstractmethod
-    def weights(self) -> dict[str, NDArray[Any]]:
-        """Every array the evaluation uses, for the fingerprint."""
-
-    @property
-    def stored_weights(self) -> tuple[str, ...]:
-        """Names of the weights that :meth:`describe` cannot give back."""
-        return self.stored or ()
-
     @property
     def origin(self) -> str:
         """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
@@ -171,34 +145,6 @@ class AbstractFeatureMap(AbstractRegistered):
             return np.empty((0, self.sketch_size))
         blocks = row_blocks(rows, self.block_rows)
         return np.concatenate([self.evaluate(block) for _, block in blocks])
-
-    def with_columns(self, columns: Sequence[str] | None) -> Self:
-        """The same map, planned for columns of these names, in this order.
-
-        Rows that have names are then taken by name, whatever their order, and rows of
-        other names are refused; the names are part of the fingerprint. Rows without
-        names are taken as they come.
-
-        Parameters
-        ----------
-        columns : sequence of str, or None
-            A name for each feature, all different; None for a map without names.
-
-        Examples
-        --------
-        >>> from sketchlearn import MomentFeatures
-        >>> MomentFeatures(2).with_columns(["age", "bmi"]).columns
-        ('age', 'bmi')
-        """
-        if columns is None and self.columns is None:
-            return self
-        named = copy(self)
-        for cached in ("description", "fingerprint", "spec"):
-            vars(named).pop(cached, None)
-        named.columns = (
-            None if columns is None else require_column_names(columns, self.n_features)
-        )
-        return named
 
     def parts(self) -> tuple[Part[AbstractFeatureMap], ...]:
         """The plain maps inside this one, in the order of their features.
@@ -260,62 +206,11 @@ class AbstractFeatureMap(AbstractRegistered):
                 "the rows with it."
             )
 
-    @cached_property
-    def description(self) -> dict[str, Any]:
-        """JSON-ready description: kind, version, arguments, scaling."""
-        scaling = None if self.scaling is None else self.scaling.describe()
-        stored = list(self.stored_weights)
-        fields = {"kind": self.kind, "version": self.version, **self.describe()}
-        fields |= {} if self.columns is None else {"columns": list(self.columns)}
-        encoded = encode_description({**fields, "scaling": scaling, "stored": stored})
-        return cast(dict[str, Any], encoded)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 over description, weights and lattice, as 64 hex digits."""
-        rule: list[Any] = [self.frac_bits, self.value_bound, self.norm_bound]
-        rule += [64] if self.version == 1 else []
-        return description_digest(self.description, rule, self.weights())
-
-    @cached_property
-    def spec(self) -> FeatureSpec:
-        """What sketches of this map remember."""
-        text = canonical_json(self.description)
-        return FeatureSpec(
-            text=text if len(text) <= _SPEC_LIMIT else "",
-            fingerprint=self.fingerprint,
-            n_features=self.n_features,
-            sketch_size=self.sketch_size,
-            frac_bits=self.frac_bits,
-            value_bound=self.value_bound,
-            norm_bound=self.norm_bound,
-            rounding_bits=self.rounding_bits,
-            version=self.version,
-        )
-
-    @property
-    def rounding_bits(self) -> int:
-        """The coarsest lattice a feature is rounded on."""
-        return self.frac_bits
-
     @property
     def scalings(self) -> tuple[Scaling, ...]:
         """Scalings of this map and of the maps inside it."""
         found = [part.feature_map.scaling for part in self.parts()]
         return tuple(scaling for scaling in found if scaling is not None)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, AbstractFeatureMap):
-            return NotImplemented
-        return self.fingerprint == other.fingerprint
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
-    def __repr__(self) -> str:
-        shown = {k: v for k, v in self.describe().items() if np.ndim(v) == 0}
-        inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
-        return f"{type(self).__name__}({inside})"
 
 
 def require_in_range(

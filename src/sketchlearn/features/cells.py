@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix, largest_magnitude
 from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.anchors import FARTHEST, place_bits, require_anchors
 from sketchlearn.features.arguments import require_origin
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import row_blocks
@@ -38,14 +38,9 @@ from sketchlearn.features.scaling import Origin, Scaling
 __all__ = ["FARTHEST", "CellFeatures"]
 __public__ = ["CellFeatures"]
 
-_ANCHOR_BITS = 22
-"""Anchors are whole numbers of this many bits."""
-
-FARTHEST = 32.0
-"""Coordinates are clipped to this magnitude where their products are sketched."""
-
 _CROSSED_BITS = 17
-"""And rounded to ``2**-17`` there, so that products have 44 bits."""
+"""Coordinates are rounded to ``2**-17`` where their products are sketched, so that
+these have 44 bits."""
 
 _MOST_STEPS = 2.0**44
 """Coordinates in steps: 512 of them add up without rounding."""
@@ -125,10 +120,10 @@ class CellFeatures(AbstractFeatureMap):
         given, self.centre = require_directions(basis, centre)
         d, r = given.shape
         self.n_crossed = _crossed(n_crossed, r)
-        places = _require_anchors(anchors, r, is_clipped=n_crossed is not None)
+        places = require_anchors(anchors, r, is_clipped=n_crossed is not None)
         if not 0 < reach < 2.0**16:
             raise FeatureMapError("reach must be positive and below 65536.")
-        bits = _CROSSED_BITS if n_crossed is not None else _place_bits(places)
+        bits = _CROSSED_BITS if n_crossed is not None else place_bits(places)
         self._projection = Projection(given, self.centre, float(reach), scaling, bits)
         self.basis = self._projection.basis
         self._bits = self._projection.bits
@@ -269,37 +264,6 @@ class CellFeatures(AbstractFeatureMap):
             a, b = np.tril_indices(self.n_crossed, -1)
             local += [z * z, z[:, a] * z[:, b]]
         return cells, np.concatenate(local, axis=1)
-
-
-def _require_anchors(
-    anchors: ArrayLike, r: int, *, is_clipped: bool
-) -> NDArray[np.float64]:
-    places = np.array(anchors, np.float64)
-    if places.ndim != 2 or places.shape[1] != r or not r:
-        raise FeatureMapError(
-            f"anchors must be of shape (n_cells, {r}), one column for each column "
-            f"of basis; got shape {places.shape}."
-        )
-    if not np.isfinite(places).all():
-        raise FeatureMapError("anchors must be finite.")
-    if is_clipped and np.abs(places).max() > FARTHEST:
-        raise FeatureMapError(
-            f"coordinates are clipped to {FARTHEST:g} where their products are "
-            "kept: anchors farther out are never the nearest. Clip them too."
-        )
-    return places
-
-
-def _place_bits(anchors: NDArray[np.float64]) -> int:
-    """Bits of fractions of anchors, so that the farthest has 22 in all.
-
-    Of the farthest rounded to as many digits: rounded anchors give the same bits.
-    """
-    mantissa, exponent = np.frexp(np.abs(anchors).max())
-    farthest = np.ldexp(np.rint(np.ldexp(mantissa, _ANCHOR_BITS)), exponent)
-    if not farthest:
-        return _ANCHOR_BITS
-    return min(max(2 * _ANCHOR_BITS - ceil_log2(float(farthest)), 0), 42)
 
 
 def _cell_size(r: int, n_crossed: int | None) -> int:

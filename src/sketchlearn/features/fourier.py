@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.features.cost import Cost, Declared
@@ -134,7 +133,3 @@ class FourierFeatures(AbstractSinusoidFeatures):
             "law": self.law,
             "seed": self.seed,
         }
-
-    @override
-    def weights(self) -> dict[str, NDArray[Any]]:
-        return {"waves": self._sinusoids.whole}

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
@@ -135,7 +134,3 @@ class HarmonicFeatures(AbstractSinusoidFeatures):
             "law": self.law,
             "seed": self.seed,
         }
-
-    @override
-    def weights(self) -> dict[str, NDArray[Any]]:
-        return {"waves": self._sinusoids.whole}

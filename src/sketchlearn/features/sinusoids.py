@@ -8,10 +8,9 @@ features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from math import sqrt
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,14 +159,17 @@ def _packed_table() -> NDArray[np.int64]:
     return (cosines << _FIELD) + sines
 
 
-Rounding = Callable[[NDArray[np.floating], int], tuple[NDArray[np.float64], float]]
-
-
 class AbstractSinusoidFeatures(AbstractFeatureMap):
     """A map whose features are cosines and sines of rounded rows."""
 
-    _sinusoids: Sinusoids
     _lattice: RowLattice
+    _sinusoids: Sinusoids
+
+    @final
+    @override
+    def weights(self) -> dict[str, NDArray[Any]]:
+        # Fingerprints know the frequencies by this name.
+        return {"waves": self._sinusoids.whole}
 
     @final
     @override
@@ -179,16 +181,19 @@ class AbstractSinusoidFeatures(AbstractFeatureMap):
     @final
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
-        return sum_sinusoids(self._sinusoids, self._lattice.round, rows, first_row)
+        return sum_sinusoids(self._sinusoids, self._lattice, rows, first_row)
 
 
 def sum_sinusoids(
-    sinusoids: Sinusoids, rounding: Rounding, rows: NDArray[np.floating], first_row: int
+    sinusoids: Sinusoids,
+    lattice: RowLattice,
+    rows: NDArray[np.floating],
+    first_row: int,
 ) -> Int128Array:
     """Exact total of the features of some rows, in steps of ``2**-22``."""
     total = np.zeros(sinusoids.size, np.int64)
     for start, block in row_blocks(rows):
-        total += sinusoids.total(*rounding(block, first_row + start))
+        total += sinusoids.total(*lattice.round(block, first_row + start))
     return Int128Array.from_int64(total)
 
 

@@ -10,18 +10,21 @@ import io
 import os
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from sketchlearn.errors import SketchFileError
+from sketchlearn.errors import SketchFileError, TrainingError
 from sketchlearn.files.durable import open_regular, write_file
-from sketchlearn.meta.backend import torch
+from sketchlearn.meta.backend import Tensor, torch
+from sketchlearn.meta.config import TrainConfig
 
 __all__ = [
     "CHECKPOINT_NAME",
     "RunState",
+    "best_weights",
     "read_checkpoint",
+    "require_same_settings",
     "write_checkpoint",
 ]
 
@@ -29,6 +32,7 @@ CHECKPOINT_NAME = "checkpoint.pt"
 """Name of the checkpoint in the folder of a run."""
 
 _FORMAT = "sketchlearn-checkpoint-1"
+_MAY_CHANGE = {"steps", "seconds", "patience", "checkpoint_every_seconds", "device"}
 
 
 @final
@@ -46,6 +50,10 @@ class RunState:
     loss_sum: float = 0.0
     loss_count: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
+
+    def mean_loss(self, default: float) -> float:
+        """Of the steps since the last validation, if there were any."""
+        return self.loss_sum / self.loss_count if self.loss_count else default
 
 
 def write_checkpoint(folder: Path, content: Mapping[str, Any]) -> None:
@@ -66,6 +74,27 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise _not_a_checkpoint(name)
     return content
+
+
+def best_weights(
+    source: str | os.PathLike[str] | Mapping[str, Tensor],
+) -> Mapping[str, Tensor]:
+    """Weights as given, or those of a checkpoint that validated best."""
+    if isinstance(source, Mapping):
+        return source
+    best: dict[str, Tensor] = read_checkpoint(source)["best"]
+    return best
+
+
+def require_same_settings(before: Mapping[str, Any], config: TrainConfig) -> None:
+    """Refuse to go on with other settings than a checkpoint was made with."""
+    for name, now in asdict(config).items():
+        if name not in _MAY_CHANGE and before.get(name) != now:
+            raise TrainingError(
+                f"cannot resume: the checkpoint was made with {name} = "
+                f"{before.get(name)!r}, now it is {now!r}. Use the same "
+                "settings, or start from the checkpoint in another folder."
+            )
 
 
 def _not_a_checkpoint(name: str) -> SketchFileError:

@@ -168,7 +168,7 @@ class RunConfig:
     """What a configuration file says, for one preset."""
 
     task: str
-    """Name in the table of :mod:`sketchlearn.meta.runs`."""
+    """Name of a task of :mod:`sketchlearn.meta.tasks`."""
 
     train: TrainConfig
     """Settings of the trainer."""

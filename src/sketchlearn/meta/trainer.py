@@ -12,9 +12,9 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.checkpoint import (
     CHECKPOINT_NAME,
     RunState,
+    best_weights,
     read_checkpoint,
+    require_same_settings,
     write_checkpoint,
 )
 from sketchlearn.meta.config import TrainConfig
@@ -38,8 +40,6 @@ MAX_SKIPPED = 25
 """Steps in a row without a finite loss or gradient after which training fails."""
 
 Stop = Literal["steps", "time", "patience", "interrupt"]
-
-_MAY_CHANGE = {"steps", "seconds", "patience", "checkpoint_every_seconds", "device"}
 
 
 @final
@@ -129,7 +129,7 @@ def train(
     if run.has_checkpoint:
         run.resume()
     elif start_from is not None:
-        run.steps.start_from(_given_weights(start_from))
+        run.steps.start_from(best_weights(start_from))
         run.best = copy_state(model)
     cuda = {p.device for p in model.parameters() if p.device.type == "cuda"}
     with catch_interrupt() as asked, torch.random.fork_rng(list(cuda)):
@@ -166,7 +166,7 @@ class _Run:
         """Go back to where the checkpoint was written."""
         assert self.folder is not None
         content = read_checkpoint(self.folder / CHECKPOINT_NAME)
-        _require_same(content["config"], asdict(self.config))
+        require_same_settings(content["config"], self.config)
         self.steps.load_state_dict(content)
         self.best = content["best"]
         self.state = RunState(**content["state"])
@@ -184,7 +184,10 @@ class _Run:
             self._step()
             if state.step % config.validate_every == 0:
                 self._validate()
-            if self._since_checkpoint() >= config.checkpoint_every_seconds:
+            if (
+                time.monotonic() - self.checkpointed_at
+                >= config.checkpoint_every_seconds
+            ):
                 self._write_checkpoint()
             self._show()
         return stopped
@@ -258,12 +261,11 @@ class _Run:
         with torch.no_grad():
             figures = self.problem.validate(judged)
         self._tick()
-        mean = state.loss_sum / state.loss_count if state.loss_count else math.nan
         record = {
             **figures,
             "step": state.step,
             "seconds": state.seconds,
-            "loss": mean,
+            "loss": state.mean_loss(math.nan),
             "learning_rate": self.config.rate_at(self._done(), state.step),
         }
         state.loss_sum, state.loss_count = 0.0, 0
@@ -287,9 +289,6 @@ class _Run:
         write_checkpoint(self.folder, content)
         self.checkpointed_at = time.monotonic()
 
-    def _since_checkpoint(self) -> float:
-        return time.monotonic() - self.checkpointed_at
-
     def _tick(self) -> None:
         now = time.monotonic()
         self.state.seconds += now - self.clock
@@ -304,32 +303,10 @@ class _Run:
     def _show(self) -> None:
         state = self.state
         spent = max(state.seconds - self.first_seconds, 1e-9)
-        last = state.history[-1]["loss"]
-        mean = state.loss_sum / state.loss_count if state.loss_count else last
         self.reporter.show(
             step=state.step,
             done=self._done(),
             seconds=state.seconds,
             rate=(state.step - self.first_step) / spent,
-            loss=mean,
+            loss=state.mean_loss(state.history[-1]["loss"]),
         )
-
-
-def _given_weights(
-    source: str | os.PathLike[str] | Mapping[str, Tensor],
-) -> Mapping[str, Tensor]:
-    if isinstance(source, Mapping):
-        return source
-    best: dict[str, Tensor] = read_checkpoint(source)["best"]
-    return best
-
-
-def _require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for entry in fields(TrainConfig):
-        name = entry.name
-        if name not in _MAY_CHANGE and before.get(name) != now[name]:
-            raise TrainingError(
-                f"cannot resume: the checkpoint was made with {name} = "
-                f"{before.get(name)!r}, now it is {now[name]!r}. Use the same "
-                "settings, or start from the checkpoint in another folder."
-            )

@@ -9,13 +9,12 @@ Feature maps are not known here.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
@@ -25,11 +24,12 @@ from sketchlearn.rows.columns import (
     select_features,
 )
 from sketchlearn.rows.kinds import OpenedRows
+from sketchlearn.rows.options import RowOptions
 from sketchlearn.rows.pieces import Piece, Spans
 from sketchlearn.rows.sources import Source, refuse_empty
 from sketchlearn.rows.values import Floats, Location, to_floats
 
-__all__ = ["Batches", "RowIndex", "RowOptions", "require_width"]
+__all__ = ["Batches", "RowIndex", "require_width"]
 
 _BATCH_NUMBERS = 2**22
 
@@ -287,23 +287,6 @@ class RowIndex:
     n_rows: int
     extremes: NDArray[np.float64]
     take: Callable[[Spans], Floats]
-
-
-@final
-@dataclass(frozen=True)
-class RowOptions:
-    """What was said of the rows where they were opened; see ``open_rows``."""
-
-    columns: tuple[str, ...] | tuple[int, ...] | None
-    is_whole: bool
-    """Whether all columns were asked for: a later one too many is an error."""
-    encodings: Mapping[str, pa.Array]
-    on_invalid: str
-    progress: bool | None
-    n_features: int | None
-    batch_rows: int | None
-    order: tuple[int, ...] | None = None
-    """Features to take, where not all of them in the order of the columns."""
 
 
 def _slices(chunk: Any, size: int) -> Iterator[Any]:

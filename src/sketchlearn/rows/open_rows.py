@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sketchlearn.errors import RowsError
-from sketchlearn.rows.batches import Batches, RowOptions, require_width
+from sketchlearn.rows.batches import Batches, require_width
 from sketchlearn.rows.columns import Columns, check_columns, check_encodings
+from sketchlearn.rows.options import RowOptions
 from sketchlearn.rows.sources import open_source
 
 __all__ = ["open_rows"]

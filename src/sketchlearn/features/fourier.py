@@ -74,6 +74,7 @@ class FourierFeatures(AbstractSinusoidFeatures):
 
     Examples
     --------
+    >>> import numpy as np
     >>> phi = FourierFeatures(n_features=2, sketch_size=4, seed=0)
     >>> phi(np.zeros((1, 2)))
     array([[1., 1., 0., 0.]])

@@ -63,6 +63,7 @@ class HarmonicFeatures(AbstractSinusoidFeatures):
 
     Examples
     --------
+    >>> import numpy as np
     >>> phi = HarmonicFeatures(n_features=2, sketch_size=4, octaves=2, seed=0)
     >>> phi(np.zeros((1, 2)))
     array([[1., 1., 0., 0.]])

@@ -38,6 +38,7 @@ class Clustered:
 
     @classmethod
     def of(cls, rows, k, size=400, **options):
+        """From a sketch of so many numbers."""
         reading = read_sketch(cluster_sketch(rows, k, size, **options))
         density = DensityDecoder().decode_reading(reading).params
         found = cluster_reading(reading, density, k, seed=0, n_init=3)
@@ -45,6 +46,7 @@ class Clustered:
 
     @cached_property
     def inertia(self):
+        """Of the rows, about these centers."""
         return inertia_of(self.rows, self.found.centers)
 
     @cached_property
@@ -53,6 +55,7 @@ class Clustered:
         return over_lloyd(self.rows, self.found.centers) > 1.5
 
     def bounded(self, tuning):
+        """What the sketch says of it."""
         return bound_inertia(self.reading, self.density, self.found, tuning)
 
 

@@ -31,12 +31,15 @@ def uneven_clusters(k=10, d=4, n_rows=8000, seed=0):
 
 
 @cache
-def gaussians(n_components=3, d=3, apart=2.0, width=0.7, seed=0):
-    """A mixture with components of any covariance."""
+def gaussians(n_components=3, d=3, apart=2.0, width=0.7, thinnest=1.0, seed=0):
+    """A mixture with components of any covariance, thinner in some directions."""
     rng = np.random.default_rng(seed)
     means = apart * rng.normal(size=(n_components, d))
     roots = width * (rng.normal(size=(n_components, d, d)) / d**0.5 + 0.5 * np.eye(d))
-    return Mixture(rng.dirichlet(3 * np.ones(n_components)), means, roots)
+    scales = thinnest ** np.linspace(0, 1, d)
+    weights = rng.dirichlet(3 * np.ones(n_components))
+    turned = np.linalg.qr(rng.normal(size=(d, d)))[0] * scales
+    return Mixture(weights, means @ turned.T, turned @ roots)
 
 
 def drawn(mixture, n_rows=6000, seed=1):
@@ -94,7 +97,7 @@ def lloyd_inertia(table, k):
     return KMeans(k, n_init=3, random_state=0).fit(table.rows).inertia_
 
 
-def perplexity(density, mixture, lift=None):
+def perplexity(density, mixture):
     """Factor by which rows are less probable than by the mixture they come from."""
     rows = drawn(mixture, 4000, seed=2)
     return float(

@@ -59,10 +59,6 @@ class ClusterCellTuning:
     enough_cells: int = 6
     """For each cluster, where cells have many directions."""
 
-    fewest_cells: int = 2
-    """For each cluster, without a word: with fewer, training tables have 1.2 times the
-    inertia of Lloyd's and more."""
-
     directions: int = 14
     """That cells have where there are few clusters."""
 
@@ -76,8 +72,8 @@ class ClusterCellTuning:
     """Guessed from the moments, to place cells among."""
 
     farthest: float = 7.9
-    """Largest coordinate of a row in units of the cells: leaves them 40 binary digits,
-    and fewer could not stand beside those of exact moments."""
+    """Largest coordinate of a row in units of the cells: where bounds are wide, larger
+    ones add to the norm of the features, and to the noise of a release."""
 
 
 @final
@@ -116,7 +112,6 @@ class ClusterCells(AbstractCellPlan):
         r = min(r, strong, known.room // 4)
         if r < 1:
             return None
-        # Wide bounds would make z coarse beside the moments; any unit will do.
         ways = np.abs(known.scaled_basis(directions[:, :r]))
         farthest = ways.T @ (known.moment_map.reach + np.abs(known.scaled_center))
         least = float(farthest.max()) / tuning.farthest

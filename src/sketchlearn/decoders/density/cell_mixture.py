@@ -28,7 +28,7 @@ from sketchlearn.decoders.density.moment_density import (
     gaussian_density,
     standard_directions,
 )
-from sketchlearn.decoders.density.reading import read_sketch
+from sketchlearn.decoders.density.reading import Reading, read_sketch
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
@@ -102,7 +102,10 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
 
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[Density]:
-        reading = read_sketch(sketch, is_blurred=True)
+        return self.decode_reading(read_sketch(sketch, is_blurred=True))
+
+    def decode_reading(self, reading: Reading) -> Decoding[Density]:
+        """The mixture of a sketch that was read already, its variances widened."""
         cells, moments = reading.cells, reading.moments
         has_second = cells is not None and cells.has_second_moments
         if cells is None or not has_second or self.n_components == 1:

@@ -34,6 +34,8 @@ __all__ = [
 CovarianceShape = Literal["tied", "diag", "full"]
 
 _LEAST, _MOST = np.log(0.01), np.log(3.0)
+"""Logarithms of the least and largest deviation of a component, where that of all rows
+is one: a guard, as no larger one has their covariance and a smaller one no slope."""
 
 
 @final

@@ -18,8 +18,15 @@ from sketchlearn.features.scaling import Scaling
 __all__ = ["copula_rows", "guess_rows", "planned_range"]
 
 _GRID = np.linspace(-3.7, 3.7, 121)
-_SHARPEST = 0.98  # of the largest variance a mean allows
-_MOST = 1e4
+"""Normal scores at which quantiles are tabulated; 2 of 10,000 rows lie beyond."""
+
+_SHARPEST = 0.98
+"""Largest variance of a law, of that which its mean allows: all of it would be two
+points, which have no quantiles between them."""
+
+_NARROWEST = 1e-4
+"""And the least: narrower laws are as good as normal, and are shrunk after."""
+
 _ROWS = 4096
 """Rows that stand for a density: no figure changed with twice as many."""
 
@@ -71,7 +78,7 @@ def copula_rows(
     safe = np.where(spread > 0, spread, 1.0)
     latent = moments.structure.scaled(1 / safe).draw(n_rows, rng)
     p = np.clip((mean - lower) / width, 1e-4, 1 - 1e-4)
-    share = np.clip((spread / width) ** 2 / (p * (1 - p)), 1 / _MOST, _SHARPEST)
+    share = np.clip((spread / width) ** 2 / (p * (1 - p)), _NARROWEST, _SHARPEST)
     strength = 1 / share - 1
     quantiles = betaincinv(
         (p * strength)[:, None], ((1 - p) * strength)[:, None], ndtr(_GRID)

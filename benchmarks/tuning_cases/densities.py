@@ -106,7 +106,8 @@ def cell_mixture_cases(data):
         ("three components", gaussians(3, 3, apart=1.0), 3, 150, 6000),
         ("few rows", gaussians(3, 3, apart=1.0), 3, 300, 400),
         ("many cells", gaussians(2, 2, apart=1.0), 2, 1200, 6000),
-        ("eight components", gaussians(8, 2, apart=1.0, width=0.3), 8, 120, 6000),
+        ("six features", gaussians(3, 6, apart=0.7), 3, 300, 10_000),
+        ("twelve components", gaussians(12, 2, 1.0, 0.3, seed=2), 12, 600, 6000),
         ("fewer components than there are", gaussians(8, 3), 3, 150, 6000),
     ):
         rows = drawn(mixture, n_rows)

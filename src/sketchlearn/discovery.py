@@ -38,8 +38,15 @@ def classes_declaring(attribute: str, *packages: str) -> dict[Any, type]:
     for module in _modules_with(attribute, packages):
         for cls in vars(module).values():
             own = inspect.isclass(cls) and cls.__module__ == module.__name__
-            if own and attribute in vars(cls):
-                found[vars(cls)[attribute]] = cls
+            if not own or attribute not in vars(cls):
+                continue
+            value = vars(cls)[attribute]
+            if found.get(value, cls) is not cls:
+                raise TypeError(
+                    f"{cls.__name__} and {found[value].__name__} both have "
+                    f"{attribute} = {value!r}: give one of them another."
+                )
+            found[value] = cls
     return found
 
 

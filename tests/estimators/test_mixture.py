@@ -14,6 +14,7 @@ from sketchlearn.errors import (
     FeatureMapError,
     RowsError,
 )
+from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
 from sketchlearn.testing import release_seeded
 
@@ -241,3 +242,13 @@ def test_one_row_far_from_all_others_is_told():
     with pytest.warns(ConvergenceWarning, match="far from all others") as told:
         CompressiveGaussianMixture(3).fit(rows)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_a_sketch_for_clusters_is_decoded_into_as_many_components_as_asked_for(kind):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4000, 3)) + 6 * rng.integers(2, size=(4000, 1))
+    sketch = CompressiveKMeans(4).fit(rows).sketch_
+    gm = CompressiveGaussianMixture(2, covariance_type=kind).fit_sketch(sketch)
+    assert gm.covariances_.shape == ((2, 3, 3) if kind == "full" else (2, 3))
+    assert np.allclose(np.sort(gm.means_[:, 0]), [0.0, 6.0], atol=0.3)

@@ -20,7 +20,7 @@ def help_of(*arguments):
 
 def test_every_experiment_is_listed():
     shown = help_of("reproduce")
-    assert sorted(EXPERIMENTS) == ["kmeans", "pca"]
+    assert {"kmeans", "pca"} <= EXPERIMENTS.keys()
     assert all(f" {name} " in shown for name in EXPERIMENTS)
 
 

@@ -16,6 +16,7 @@ TABLE = pa.table({"a": [1.0, 2.0]})
 FRAME = TABLE.to_pandas()
 KINDS = {
     "OPENED": [open_rows(ROWS)],
+    "OPENED_STREAM": [open_rows(iter([ROWS]))],
     "FILES": ["rows.csv", ["rows.csv"], ("a.npy", "b.npy")],
     "ARRAY": [ROWS, ROWS[0], memoryview(ROWS), np.ma.array(ROWS), pa.array([1.0])],
     "LIST": [[], [[1.0]], ((1, 2), (3, 4)), [ROWS[0]], [1.0]],
@@ -64,7 +65,7 @@ def test_a_frame_of_another_library_is_in_memory_and_can_be_read_again():
 
 def test_files_streams_and_batches_are_not_in_memory():
     gone = {"OPENED", "FILES", "LAZY", "DATASET", "ARROW_STREAM", "ITERATOR"}
-    gone |= {"BATCHES", "UNKNOWN"}
+    gone |= {"OPENED_STREAM", "BATCHES", "UNKNOWN"}
     for name, inputs in KINDS.items():
         assert [is_in_memory(data) for data in inputs] == [name not in gone] * len(
             inputs

@@ -42,7 +42,7 @@ class ModelName(click.ParamType):  # type: ignore[type-arg]
 
     @override
     def get_metavar(self, param: Any, ctx: Any = None) -> str:
-        return f"[{'|'.join(_estimators())}]"
+        return "{" + "|".join(_estimators()) + "}"
 
     @override
     def convert(self, value: str, param: Any, ctx: Any) -> str:

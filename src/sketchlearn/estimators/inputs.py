@@ -61,7 +61,10 @@ def validated(estimator: Any, X: Any, *targets: Any, **options: Any) -> Any:
     """Rows in memory, checked by scikit-learn; text for the names of a frame.
 
     It adds rows up to see whether they are finite, which huge ones are all the same.
+    A single column is refused before, since its message would print the values.
     """
+    if len(getattr(X, "shape", (0, 0))) == 1:
+        open_rows(X)  # says what to do with a single column
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             return validate_data(estimator, with_text_names(X), *targets, **options)

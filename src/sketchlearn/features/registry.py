@@ -105,9 +105,8 @@ _CLASSES: dict[str, type[AbstractRegistered]] = {}
 def _register(cls: type[AbstractRegistered]) -> None:
     parents = [parent for parent in cls.__mro__ if parent is not AbstractRegistered]
     has_cost = any("cost_of" in vars(parent) for parent in parents)
-    if cls.fields is None and not has_cost:
-        return  # a map that is never built from a description
-    if cls.fields is None or not has_cost:
+    is_stored = cls.fields is not None or has_cost
+    if is_stored and (cls.fields is None or not has_cost):
         raise FeatureMapError(
             f"{cls.__name__} must declare both fields and cost_of to be built from "
             "descriptions, or neither."
@@ -120,7 +119,8 @@ def _register(cls: type[AbstractRegistered]) -> None:
             f"{cls.__name__} and {known.__name__} are both of kind {cls.kind!r}: give "
             "the new map another kind."
         )
-    _CLASSES[cls.kind] = cls
+    if is_stored:  # others are never built from a description
+        _CLASSES[cls.kind] = cls
 
 
 def _path(cls: type) -> str:

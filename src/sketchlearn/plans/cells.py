@@ -106,6 +106,7 @@ class ClusterCells(AbstractCellPlan):
     def place(self, known: FirstRound, seed: int) -> CellFeatures | None:
         tuning, moments = self.tuning, known.moments
         values, directions = principal_directions(moments, tuning.most_directions)
+        directions = pointing_up(directions)
         strong = int((values > tuning.weak * values[:1]).sum())
         affordable = known.room // (tuning.enough_cells * self.n_clusters) - 1
         r = self._directions(moments.n_directions, affordable)

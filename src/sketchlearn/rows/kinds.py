@@ -8,7 +8,7 @@ by the answer given here.
 from __future__ import annotations
 
 import os
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
@@ -19,8 +19,13 @@ import scipy.sparse
 __all__ = ["OpenedRows", "RowsKind", "is_in_memory", "kind_of"]
 
 
-class OpenedRows(ABC):  # noqa: B024
+class OpenedRows(ABC):
     """Rows that were opened before: nothing is left to be told about their kind."""
+
+    @property
+    @abstractmethod
+    def is_repeatable(self) -> bool:
+        """Whether the rows can be read more than once."""
 
 
 class RowsKind(Enum):
@@ -28,6 +33,8 @@ class RowsKind(Enum):
 
     OPENED = auto()
     """Rows that ``open_rows`` returned."""
+    OPENED_STREAM = auto()
+    """The same of what is read once."""
     FILES = auto()
     """A path, glob or folder, or a list of these."""
     ARRAY = auto()
@@ -66,9 +73,10 @@ class RowsKind(Enum):
     @property
     def is_read_once(self) -> bool:
         """Whether a second look at the rows is impossible."""
-        return self in (RowsKind.ARROW_STREAM, RowsKind.ITERATOR)
+        return self in _READ_ONCE
 
 
+_READ_ONCE = {RowsKind.OPENED_STREAM, RowsKind.ARROW_STREAM, RowsKind.ITERATOR}
 _VALIDATED = {
     RowsKind.ARRAY,
     RowsKind.LIST,
@@ -88,7 +96,8 @@ def kind_of(data: Any) -> RowsKind:
     (<RowsKind.LIST: 4>, <RowsKind.FILES: 2>, <RowsKind.ITERATOR: 15>)
     """
     if isinstance(data, OpenedRows):
-        return RowsKind.OPENED
+        is_again = data.is_repeatable
+        return RowsKind.OPENED if is_again else RowsKind.OPENED_STREAM
     if isinstance(data, list | tuple):
         return _kind_of_list(data)
     if isinstance(data, str | os.PathLike):

@@ -47,7 +47,7 @@ def test_without_cells_there_is_one_component():
 def test_cells_without_second_moments_are_not_taken_for_cells_with_them():
     assert not read_sketch(sketch(ROWS)).cells.has_second_moments
     assert read_sketch(sketch(ROWS, n_crossed=0)).cells.has_second_moments
-    assert len(CellMixtureDecoder(3).decode(sketch(ROWS)).params.weights) == 1
+    assert len(CellMixtureDecoder(3).decode(sketch(ROWS)).params.weights) == 3
 
 
 def test_holding_the_mixture_against_cells_undoes_what_cells_blur():

@@ -20,9 +20,8 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import euclidean_distances
 
-from sketchlearn.decoders.clusters.kmeans import Centers
+from sketchlearn.decoders.clusters.kmeans import Centers, cell_inertia
 from sketchlearn.decoders.clusters.resolution import hides_rows
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.decoders.density.reading import Reading
@@ -105,39 +104,32 @@ def bound_inertia(
     tuning : InertiaTuning, optional
     """
     tuning, moments, cells = tuning or InertiaTuning(), reading.moments, reading.cells
-    shares, means, lift = np.ones(1), moments.mean[None], None
-    if cells is not None:
-        seen, lift = cells.shares > 0, cells.frame.lift
-        shares, means = cells.shares[seen], cells.means[seen]
-        means = density.center + means @ lift.T
-    means = means - moments.mean  # squares of huge rows would hide distances
-    centers = found.centers - moments.mean
-    distances = euclidean_distances(means, centers, squared=True)
-    gain = distances.min(axis=1) - (means**2).sum(axis=1)
+    lift = None if cells is None else cells.frame.lift
     total = float(moments.structure.variances.sum())
-    high = max(float(total + shares @ gain), 0.0)
+    high, nearest = cell_inertia(reading, density, found.centers)
     estimate = found.inertia
     if lift is not None:
         estimate = max(min(estimate, high), tuning.split * high)
     if hides_rows(reading):  # differences of huge numbers
         estimate = max(estimate, _ROUNDING * total / 2)
-    own = centers[distances.argmin(axis=1)]
+    own = (found.centers - moments.mean)[nearest]
     wide = tuning.deviations * reading.noise * _error(reading, own, lift)
     wide += _ROUNDING * total
     least = tuning.least if lift is not None else tuning.least_without
     low = max(least * min(found.inertia, high) - wide, 0.0)
     is_exact = lift is not None and not reading.noise
     is_guess = is_exact and not found.is_explained
-    is_blurred = is_guess and found.inertia < tuning.blurred * high
-    unseen = 0.0 if lift is None else _outside(moments, lift, len(centers))
+    is_seen = high > _ROUNDING * total
+    is_blurred = is_guess and is_seen and found.inertia < tuning.blurred * high
+    unseen = 0.0 if lift is None else _outside(moments, lift, len(found.centers))
     unseen /= max(estimate, 1e-300)
     n, high = moments.count, max(high, estimate) + wide
     return Inertia(n * estimate, n * low, n * high, is_blurred, unseen)
 
 
-def _outside(moments: Moments, lift: NDArray[np.float64], n_centres: int) -> float:
-    """Variance that centres, which span a direction less, could explain beside L."""
-    count = min(n_centres - 1, len(moments.mean))
+def _outside(moments: Moments, lift: NDArray[np.float64], n_centers: int) -> float:
+    """Variance that centers, which span a direction less, could explain beside L."""
+    count = min(n_centers - 1, len(moments.mean))
     if count <= lift.shape[1]:
         return 0.0
     basis = np.linalg.qr(lift)[0]

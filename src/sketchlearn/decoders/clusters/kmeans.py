@@ -1,11 +1,11 @@
 r"""k-means on a density instead of on rows, for every k.
 
-Where a sketch has cells, their density blurs what lies in one cell. Centers found on it
-are then held against the cells as a mixture of Gaussians of one covariance, one for
-each: points drawn from it are weighted until every cell has its share and its mean, and
-the mixture is fitted to them again. Rows that are such a mixture are told by the cells:
-no more of them are misplaced than chance has it. Then it knows what cells cannot, how
-rows lie inside of them.
+Where a sketch has cells, their density says nothing of how rows lie inside of a cell. A
+mixture of Gaussians of one covariance, one for each center found on that density, does.
+It is held against the cells: points drawn from it are weighted until every cell has its
+share and its mean, and the mixture is fitted to them again. If in the end no more
+points lie in the wrong cells than chance would have it, the mixture explains the cells,
+and k-means is solved on it; if not, the density of the cells has the last word.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
 
 from sketchlearn.decoders.density.cells import Cells
 from sketchlearn.decoders.density.lloyd import lloyd
 from sketchlearn.decoders.density.mixture import Density, Mixture
 from sketchlearn.decoders.density.reading import Reading
 
-__all__ = ["CenterTuning", "Centers", "cluster_reading", "solve_kmeans"]
+__all__ = [
+    "CenterTuning",
+    "Centers",
+    "cell_inertia",
+    "cluster_reading",
+    "solve_kmeans",
+]
 
 
 @final
@@ -43,9 +50,14 @@ class CenterTuning:
     cells: 0.5 to 1.2 on synthetic mixtures, more on most training tables; on the others
     its centers are as good as those of the cells."""
 
-    pace: float = 0.95
-    """As long as more are misplaced, what each round leaves of them at most: rows that
-    are no such mixture get there in two rounds or never."""
+    pace: float = 0.9
+    """As long as more are misplaced, what three rounds leave of them at most: on rows
+    that are no such mixture it soon stays as it is."""
+
+    blurred: float = 0.7
+    """Inertia on the density of the cells, of the least that cells allow for, below
+    which clusters are narrower than cells: then mixtures of fewer components are tried
+    too. On training tables with good clusters 0.8 and more."""
 
     rows_per_cell: float = 20.0
     """With fewer rows, chance has so many misplaced that nothing can be told: on
@@ -70,8 +82,7 @@ class Centers:
         Expected squared distance of a row to its nearest center.
     n_iter : int
     is_explained : bool
-        Whether clusters of one shape explain the cells: then the inertia is known
-        better than by cells alone.
+        Whether they are those of a mixture that explains the cells.
     """
 
     centers: NDArray[np.float64]
@@ -109,20 +120,50 @@ def cluster_reading(
     rng = np.random.default_rng([seed, 3])
     found = solve_kmeans(density, n_clusters, rng=rng, n_init=n_init, tuning=tuning)
     cells = reading.cells
-    is_hopeless = cells is None or cells.has_second_moments or reading.noise > 0
-    if cells is None or is_hopeless or n_clusters == 1 or not density.lift.any():
+    is_single = n_clusters == 1 or not density.lift.any()
+    if cells is None or cells.has_second_moments or reading.noise or is_single:
         return found
     count = reading.moments.count
     if count < tuning.rows_per_cell * int((cells.shares > 0).sum()):
         return found
-    start = cells.frame.of_rows(found.centers)
-    mixture = _explaining_mixture(cells, start, count, seed, tuning)
-    if mixture is None:
-        return found
-    better = cells.lifted(mixture, reading.moments)
-    start = (better.component_means - better.center) @ better.axes
-    solved = solve_kmeans(better, n_clusters, rng=rng, start=start, tuning=tuning)
-    return replace(solved, is_explained=True)
+    sizes, (most, _) = [n_clusters], cell_inertia(reading, density, found.centers)
+    if found.inertia < tuning.blurred * most:
+        sizes = [n_clusters // 2, 3 * n_clusters // 4, n_clusters]
+    for size in sizes:
+        start = found
+        if size != n_clusters:
+            start = solve_kmeans(density, size, rng=rng, n_init=n_init, tuning=tuning)
+        centers = cells.frame.of_rows(start.centers)
+        mixture = _explaining_mixture(cells, centers, count, seed, tuning)
+        if mixture is not None:
+            better = cells.lifted(mixture, reading.moments)
+            solved = solve_kmeans(
+                better, n_clusters, rng=rng, n_init=n_init, tuning=tuning
+            )
+            return replace(solved, is_explained=True)
+    return found
+
+
+def cell_inertia(
+    reading: Reading, density: Density, centers: NDArray[np.float64]
+) -> tuple[float, NDArray[np.int64]]:
+    """Mean squared distance to centers if the rows of a cell have one in common.
+
+    Of all centers, the one nearest to the mean of the cell; without cells, the one
+    nearest to the mean of all rows. No inertia of these centers is larger. Also the
+    number of that center, for each cell that holds rows.
+    """
+    moments, cells = reading.moments, reading.cells
+    shares, means = np.ones(1), moments.mean[None]
+    if cells is not None:
+        seen = cells.shares > 0
+        shares = cells.shares[seen]
+        means = density.center + cells.means[seen] @ cells.frame.lift.T
+    means = means - moments.mean  # squares of huge rows would hide distances
+    distances = euclidean_distances(means, centers - moments.mean, squared=True)
+    gain = distances.min(axis=1) - (means**2).sum(axis=1)
+    total = float(moments.structure.variances.sum())
+    return max(float(total + shares @ gain), 0.0), distances.argmin(axis=1)
 
 
 def solve_kmeans(
@@ -131,14 +172,12 @@ def solve_kmeans(
     *,
     rng: np.random.Generator,
     n_init: int = 10,
-    start: NDArray[np.float64] | None = None,
     tuning: CenterTuning | None = None,
 ) -> Centers:
     """Solve k-means on a density.
 
     Where the density has fewer distinct points than clusters, the last centers are
-    repeated. A ``start``, if given, is in coordinates of the axes of the density, and
-    used if it has ``n_clusters`` points.
+    repeated.
 
     Examples
     --------
@@ -152,15 +191,10 @@ def solve_kmeans(
     points, weights = density.mixture.spread_points(n_points, rng)
     points, weights = density.on_axes(points)[weights > 0], weights[weights > 0]
     k = min(n_clusters, len(np.unique(points, axis=0)))
-    if start is not None and len(start) == k:
-        n_init = 1
-    else:
-        start = None
     found = lloyd(
         points,
         k,
         n_init=n_init,
-        start=start,
         seed=int(rng.integers(2**31)),
         weights=weights * len(points),
     )
@@ -183,7 +217,8 @@ def _explaining_mixture(
     None if there is none.
     """
     mixture = _assigned(cells, centers, tuning)
-    best, least, found, before = mixture, np.inf, 0, np.inf
+    best, least, found = mixture, np.inf, 0
+    before: list[float] = []
     for done in range(tuning.rounds):
         rng = np.random.default_rng([seed, 4])  # the same points, moved
         points, given = mixture.spread_points(2 * tuning.points, rng)
@@ -191,12 +226,12 @@ def _explaining_mixture(
         misplaced = cells.misplaced(points, given) / chance
         if misplaced < least:
             best, least, found = mixture, misplaced, done
-        is_slow = misplaced > tuning.pace * before
+        before.append(misplaced)
+        is_slow = done >= 3 and misplaced > tuning.pace * before[-4]
         if is_slow and least > tuning.explained:
             return None
         if done >= found + tuning.patience:
             break
-        before = misplaced
         mixture = _fitted(cells, mixture, points, cells.weigh(points, given), tuning)
     if least > tuning.explained:
         return None

@@ -35,6 +35,9 @@ from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["CellMixtureDecoder", "CellMixtureTuning"]
 
+_MOST_EM_STEPS = 100
+"""A guard: EM ends before, by its tolerance."""
+
 
 @final
 @dataclass(frozen=True)
@@ -59,14 +62,8 @@ class CellMixtureTuning:
     explained: float = 0.08
     """Share of misplaced rows up to which a refined mixture is kept."""
 
-    astray: float = 0.05
-    """Share of misplaced rows more than at the start that ends the refinement."""
-
     starts: tuple[int, ...] = (10, 1, 1)
     """Runs of k-means, of which the best is a start of EM."""
-
-    steps: int = 100
-    """Of EM on points drawn from the cells, at most."""
 
     tolerance: float = 1e-3
     """Gain of log-likelihood below which EM ends."""
@@ -107,8 +104,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
     def decode_reading(self, reading: Reading) -> Decoding[Density]:
         """The mixture of a sketch that was read already, its variances widened."""
         cells, moments = reading.cells, reading.moments
-        has_second = cells is not None and cells.has_second_moments
-        if cells is None or not has_second or self.n_components == 1:
+        if cells is None or self.n_components == 1:
             return Decoding(gaussian_density(moments))
         if not reading.noise:
             return self._mixture(cells, moments)
@@ -131,6 +127,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         """Whether cells know enough, from enough rows, and it is worth the time."""
         part, tuning = cells.frame.part, self.tuning
         is_known = part.n_crossed == part.basis.shape[1] or self.shape == "diag"
+        is_known = is_known and cells.has_second_moments
         is_blurred = len(part.anchors) < tuning.many_cells * self.n_components
         has_rows = count > tuning.rows_per_number * part.sketch_size
         is_small = part.cell_size <= tuning.most_numbers
@@ -153,7 +150,7 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         """EM from the members of clusters, and the log-likelihood it reaches."""
         weights = np.full(len(points), 1 / len(points))
         mixture, level = self._maximise(points, members / len(points)), -np.inf
-        for _ in range(self.tuning.steps):
+        for _ in range(_MOST_EM_STEPS):
             mixture, reached = self._step(mixture, points, weights)
             if reached - level < self.tuning.tolerance:
                 break
@@ -180,8 +177,6 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
             first = min(first, misplaced) if mixture is start else first
             if misplaced < least:
                 best, least = mixture, misplaced
-            if misplaced > first + self.tuning.astray:
-                break
             if left:
                 weights = cells.weigh(points)
                 for _ in range(2):

@@ -189,7 +189,10 @@ class Cells:
         counts = np.diff(ends, prepend=0)
         pieces = []
         for cell in np.flatnonzero(counts):
-            values, vectors = np.linalg.eigh(self.spread[cell])
+            spread = self.spread[cell]
+            if not self.has_second_moments:
+                spread = np.diag(spread)
+            values, vectors = np.linalg.eigh(spread)
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             unit = _standard(rng.standard_normal((counts[cell], len(root))))
             pieces.append(self.means[cell] + unit @ root.T)

@@ -18,12 +18,13 @@ def mixture_decoder(
 ) -> AbstractDecoder[Density]:
     """The decoder of a mixture of so many components.
 
-    One component is the Gaussian of the moments. Several are told apart by cells with
-    second moments, or by Fourier features.
+    One component is the Gaussian of the moments. Several are told apart by cells, best
+    by those with second moments, or by Fourier features.
     """
     cells, moments = reading.cells, reading.moments
-    has_cells = cells is not None and cells.has_second_moments
-    if n_components == 1 or has_cells or not reading.fourier and cells is None:
+    if cells is not None and not cells.has_second_moments:
+        shape = "full"  # their coordinates are no features
+    if n_components == 1 or cells is not None or not reading.fourier:
         return CellMixtureDecoder(n_components, shape=shape, seed=seed)
     if moments.noise is not None and moments.n_directions < len(moments.mean):
         shape = "diag"  # correlations inside of components would be those of noise

@@ -44,7 +44,7 @@ def principal_directions(
     d = len(moments.mean)
     values, vectors = moments.structure.largest(d if most is None else min(most, d))
     kept = values > max(VARIES * values[0], 1e-300)
-    return values[kept], pointing_up(vectors[:, kept])
+    return values[kept], vectors[:, kept]
 
 
 def pointing_up(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

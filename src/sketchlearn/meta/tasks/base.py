@@ -47,7 +47,7 @@ def find_tasks() -> dict[str, Task]:
 
     Examples
     --------
-    >>> ", ".join(find_tasks())
-    'correlations, iterative-ckm, second-moment'
+    >>> "correlations" in find_tasks()
+    True
     """
     return {task.name: task for task in values_declared(Task, "sketchlearn.meta.tasks")}

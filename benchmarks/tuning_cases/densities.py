@@ -88,7 +88,7 @@ def weighed_error(rows, sketch, n_points, tuning):
     z = cells.frame.of_rows(rows)
     rng = np.random.default_rng(0)
     points = rng.multivariate_normal(z.mean(axis=0), np.cov(z.T), n_points)
-    found = cells.weigh(points) @ points**4
+    found = cells.weigh(points, cells.locate(points)) @ points**4
     return float(np.abs(found / (z**4).mean(axis=0) - 1).mean())
 
 

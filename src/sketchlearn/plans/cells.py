@@ -68,7 +68,7 @@ class ClusterCellTuning:
     weak: float = 1e-3
     """Directions with less than this share of the largest variance get no cells."""
 
-    guessed_rows: int = 8192
+    guessed_rows: int = 4096
     """Guessed from the moments, to place cells among."""
 
     farthest: float = 7.9

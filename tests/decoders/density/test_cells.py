@@ -59,7 +59,9 @@ def test_a_mixture_of_too_few_components_does_not_explain_the_cells():
 def test_points_drawn_as_the_rows_were_are_misplaced_as_often_as_chance_has_it():
     cells, rng = read(X[:4000]).cells, np.random.default_rng(5)
     truth = Mixture(np.array([0.5, 0.3, 0.2]), CENTRES, np.full((3, 2), 0.5))
-    found = [cells.misplaced(truth.sample(2000, rng)[0]) for _ in range(50)]
+    found = [
+        cells.misplaced(cells.locate(truth.sample(2000, rng)[0])) for _ in range(50)
+    ]
     assert np.mean(found) == pytest.approx(
         cells.expected_misplaced(2000, 4000), rel=0.25
     )

@@ -109,7 +109,8 @@ def bound_inertia(
     high, nearest = cell_inertia(reading, density, found.centers)
     estimate = found.inertia
     if lift is not None:
-        estimate = max(min(estimate, high), tuning.split * high)
+        least = 0.0 if found.is_explained else tuning.split * high
+        estimate = max(min(estimate, high), least)
     if hides_rows(reading):  # differences of huge numbers
         estimate = max(estimate, _ROUNDING * total / 2)
     own = (found.centers - moments.mean)[nearest]

@@ -42,7 +42,7 @@ class CenterTuning:
     rounds: int = 30
     """Of weighting points by the cells and fitting the mixture to them again."""
 
-    patience: int = 8
+    patience: int = 6
     """Rounds without fewer misplaced rows that end it before."""
 
     explained: float = 1.4
@@ -126,10 +126,10 @@ def cluster_reading(
     count = reading.moments.count
     if count < tuning.rows_per_cell * int((cells.shares > 0).sum()):
         return found
-    sizes, (most, _) = [n_clusters], cell_inertia(reading, density, found.centers)
+    sizes, (most, _) = {n_clusters}, cell_inertia(reading, density, found.centers)
     if found.inertia < tuning.blurred * most:
-        sizes = [n_clusters // 2, 3 * n_clusters // 4, n_clusters]
-    for size in sizes:
+        sizes |= {n_clusters // 2, 3 * n_clusters // 4}
+    for size in sorted(sizes):
         start = found
         if size != n_clusters:
             start = solve_kmeans(density, size, rng=rng, n_init=n_init, tuning=tuning)
@@ -140,8 +140,34 @@ def cluster_reading(
             solved = solve_kmeans(
                 better, n_clusters, rng=rng, n_init=n_init, tuning=tuning
             )
-            return replace(solved, is_explained=True)
+            inertia = _inertia_in_cells(reading, better, mixture, solved, rng, tuning)
+            return replace(solved, inertia=inertia, is_explained=True)
     return found
+
+
+def _inertia_in_cells(
+    reading: Reading,
+    density: Density,
+    mixture: Mixture,
+    found: Centers,
+    rng: np.random.Generator,
+    tuning: CenterTuning,
+) -> float:
+    """The inertia that cells allow for, less what rows save that leave their cell.
+
+    Cells have a center in common; points of the mixture tell which share of the
+    inertia is left if each row has its own nearest one.
+    """
+    cells = reading.cells
+    assert cells is not None
+    most, _ = cell_inertia(reading, density, found.centers)
+    centers = cells.frame.of_rows(found.centers)
+    points, weights = mixture.spread_points(2 * tuning.points, rng)
+    common = euclidean_distances(cells.means, centers).argmin(axis=1)
+    gaps = euclidean_distances(points, centers, squared=True)
+    kept = gaps[np.arange(len(points)), common[cells.locate(points)]]
+    share = float(weights @ gaps.min(axis=1) / max(float(weights @ kept), 1e-300))
+    return density.outside + max(most - density.outside, 0.0) * share
 
 
 def cell_inertia(
@@ -177,7 +203,8 @@ def solve_kmeans(
     """Solve k-means on a density.
 
     Where the density has fewer distinct points than clusters, the last centers are
-    repeated.
+    repeated. Where it has as many components as clusters, their means are the one
+    start.
 
     Examples
     --------
@@ -191,10 +218,13 @@ def solve_kmeans(
     points, weights = density.mixture.spread_points(n_points, rng)
     points, weights = density.on_axes(points)[weights > 0], weights[weights > 0]
     k = min(n_clusters, len(np.unique(points, axis=0)))
+    means = density.on_axes(density.mixture.means)
+    start = means if len(means) == k else None
     found = lloyd(
         points,
         k,
-        n_init=n_init,
+        n_init=n_init if start is None else 1,
+        start=start,
         seed=int(rng.integers(2**31)),
         weights=weights * len(points),
     )
@@ -223,7 +253,8 @@ def _explaining_mixture(
         rng = np.random.default_rng([seed, 4])  # the same points, moved
         points, given = mixture.spread_points(2 * tuning.points, rng)
         chance = cells.expected_misplaced(len(points), count)
-        misplaced = cells.misplaced(points, given) / chance
+        located = cells.locate(points)
+        misplaced = cells.misplaced(located, given) / chance
         if misplaced < least:
             best, least, found = mixture, misplaced, done
         before.append(misplaced)
@@ -232,7 +263,8 @@ def _explaining_mixture(
             return None
         if done >= found + tuning.patience:
             break
-        mixture = _fitted(cells, mixture, points, cells.weigh(points, given), tuning)
+        weights = cells.weigh(points, located, given)
+        mixture = _fitted(cells, mixture, points, weights, tuning)
     if least > tuning.explained:
         return None
     weights, means = best.weights, best.means

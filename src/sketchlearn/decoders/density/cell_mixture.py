@@ -173,12 +173,13 @@ class CellMixtureDecoder(AbstractDecoder[Density]):
         best, least = mixture, np.inf
         for left in range(n_rounds, -1, -1):
             points, _ = mixture.sample(n_points, rng)
-            misplaced = cells.misplaced(points)
+            located = cells.locate(points)
+            misplaced = cells.misplaced(located)
             first = min(first, misplaced) if mixture is start else first
             if misplaced < least:
                 best, least = mixture, misplaced
             if left:
-                weights = cells.weigh(points)
+                weights = cells.weigh(points, located)
                 for _ in range(2):
                     mixture, _ = self._step(mixture, points, weights)
         return (best, least) if least <= self.tuning.explained else (start, first)

@@ -167,10 +167,21 @@ class Cells:
         ]
         return np.concatenate(found)
 
-    def misplaced(self, points: Array, weights: Array | None = None) -> float:
-        """Share of the rows that would have to change cells to lie as points do."""
-        given = np.full(len(points), 1 / len(points)) if weights is None else weights
-        placed = np.bincount(self.locate(points), given, minlength=len(self.shares))
+    def misplaced(
+        self, located: NDArray[np.int64], weights: Array | None = None
+    ) -> float:
+        """Share of the rows that would have to change cells to lie as points do.
+
+        Parameters
+        ----------
+        located : array of shape (n,)
+            The cell of each point.
+        weights : array of shape (n,), optional
+            Of the points, of sum one; equal ones by default.
+        """
+        n, size = len(located), len(self.shares)
+        given = np.full(n, 1 / n) if weights is None else weights
+        placed = np.bincount(located, given, minlength=size)
         return float(np.abs(placed - self.shares).sum() / 2)
 
     def expected_misplaced(self, n_points: float, n_rows: float) -> float:
@@ -198,16 +209,21 @@ class Cells:
             pieces.append(self.means[cell] + unit @ root.T)
         return np.concatenate(pieces)
 
-    def weigh(self, points: Array, given: Array | None = None) -> Array:
+    def weigh(
+        self,
+        points: Array,
+        located: NDArray[np.int64],
+        given: Array | None = None,
+    ) -> Array:
         """Weights, nearest to those given, that give points the moments of the cells.
 
         Points in cells with too few of them only get the right share; a cell without
-        points is left out. By default points have equal weights.
+        points is left out. By default points have equal weights. ``located`` is the
+        cell of each.
         """
         base = np.ones(len(points)) if given is None else given
-        weights, cells = np.zeros(len(points)), self.locate(points)
-        order = np.argsort(cells, kind="stable")
-        hit, first = np.unique(cells[order], return_index=True)
+        weights, order = np.zeros(len(points)), np.argsort(located, kind="stable")
+        hit, first = np.unique(located[order], return_index=True)
         for cell, inside in zip(hit, np.split(order, first[1:]), strict=True):
             own = base[inside] / max(float(base[inside].sum()), 1e-300)
             excess = self._excess(points[inside], int(cell))

@@ -25,9 +25,11 @@ def lloyd(
     n_init: int = 1,
     max_iter: int = 300,
     weights: NDArray[np.float64] | None = None,
+    start: NDArray[np.float64] | None = None,
 ) -> KMeans:
     """k-means on points, of which some may be nearly the same."""
-    search = KMeans(k, n_init=n_init, max_iter=max_iter, random_state=seed)
+    init = "k-means++" if start is None else start
+    search = KMeans(k, init=init, n_init=n_init, max_iter=max_iter, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         return search.fit(points, sample_weight=weights)

@@ -455,6 +455,7 @@ _KINDS = {
 
 def features(phi, row) -> list[int]:
     """Integer features of one row, in units of ``2**-frac_bits`` of the map."""
+    assert phi.kind in _KINDS, f"write the integers of kind {phi.kind!r} here"
     return _KINDS[phi.kind](phi, [float(x) for x in row])
 
 

@@ -92,8 +92,8 @@ def kind_of(data: Any) -> RowsKind:
 
     Examples
     --------
-    >>> kind_of([[1.0, 2.0]]), kind_of(["a.csv", "b.csv"]), kind_of(iter([]))
-    (<RowsKind.LIST: 4>, <RowsKind.FILES: 2>, <RowsKind.ITERATOR: 15>)
+    >>> [kind_of(data).name for data in ([[1.0, 2.0]], ["a.csv", "b.csv"], iter([]))]
+    ['LIST', 'FILES', 'ITERATOR']
     """
     if isinstance(data, OpenedRows):
         is_again = data.is_repeatable

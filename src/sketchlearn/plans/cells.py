@@ -23,7 +23,8 @@ from sketchlearn.decoders.density.moment_density import (
     principal_directions,
 )
 from sketchlearn.decoders.density.prior import copula_rows
-from sketchlearn.features.cells import FARTHEST, CellFeatures
+from sketchlearn.features.anchors import FARTHEST
+from sketchlearn.features.cells import CellFeatures
 from sketchlearn.plans.first_round import FirstRound
 
 __all__ = [

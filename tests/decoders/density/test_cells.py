@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sketchlearn import CellFeatures, ConcatenatedFeatures, MomentFeatures, sketch_rows
-from sketchlearn.decoders.clusters.kmeans import CenterTuning, _explaining_mixture
+from sketchlearn.decoders.clusters.explained import CenterTuning, explaining_mixture
 from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.mixture import Mixture
 from sketchlearn.decoders.density.reading import read_sketch
@@ -24,7 +24,7 @@ def read(rows, plan=PLAN):
 
 
 def explained_by(centers):
-    return _explaining_mixture(read(X).cells, centers, len(X), 0, CenterTuning())
+    return explaining_mixture(read(X).cells, centers, len(X), 0, CenterTuning())
 
 
 def test_the_density_of_cells_has_the_mean_and_the_variances_of_the_rows():

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
-from sketchlearn.decoders.clusters.kmeans import CenterTuning, solve_kmeans
+from sketchlearn.decoders.clusters.explained import CenterTuning
+from sketchlearn.decoders.clusters.kmeans import solve_kmeans
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.errors import import_extra
 

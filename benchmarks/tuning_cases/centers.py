@@ -68,12 +68,19 @@ def center_cases(data):
         "many small clusters": (round_clusters(50, 3, 0.05, 20_000), 50, 500),
         "more clusters than there are": (round_clusters(8, 3, 0.05, 20_000), 40, 600),
         "clusters of many shapes": (uneven_clusters(20, 3), 20, 300),
+        "few rows that are no clusters": (skewed_rows(800, 10), 10, 2000),
     }
     for name, (rows, k, size) in tables.items():
         yield (
             f"inertia over Lloyd's, {name}",
             partial(center_inertia, rows, k, cluster_sketch(rows, k, size)),
         )
+
+
+def skewed_rows(n, d):
+    """Exponential features, mixed."""
+    rng = np.random.default_rng(0)
+    return rng.exponential(size=(n, d)) @ rng.normal(size=(d, d))
 
 
 def center_inertia(rows, k, sketch, tuning):

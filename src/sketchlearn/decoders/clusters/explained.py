@@ -20,6 +20,9 @@ from sketchlearn.decoders.density.mixture import Mixture
 
 __all__ = ["CenterTuning", "explaining_mixture"]
 
+_NO_SHARE = 1e-9
+"""A component with a smaller share has no mean that could be told; it is dropped."""
+
 
 @final
 @dataclass(frozen=True)
@@ -52,9 +55,6 @@ class CenterTuning:
     rows_per_cell: float = 20.0
     """With fewer rows, chance has so many misplaced that nothing can be told: on
     training tables with six rows for each cell, centers got worse by 0.03."""
-
-    least_weight: float = 1e-4
-    """Components with a smaller share are dropped."""
 
     least_variance: float = 1e-4
     """Of a component in any direction, as a share of the mean variance."""
@@ -122,7 +122,7 @@ def _fitted(
     r = points.shape[1]
     member = weights.reshape(len(mixture.weights), -1)
     shares = member.sum(axis=1)
-    kept = shares > tuning.least_weight
+    kept = shares > _NO_SHARE
     member, own = member[kept], points.reshape(len(shares), -1, r)[kept]
     means = np.einsum("jp,jpa->ja", member, own) / shares[kept, None]
     away = (own - means[:, None]).reshape(-1, r)

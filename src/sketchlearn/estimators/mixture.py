@@ -169,15 +169,16 @@ class CompressiveGaussianMixture(
                 f"n_samples={sketch.count} should be >= {max(2, size)} to fit "
                 f"n_components={size}."
             )
-        seed = seed_of(self.random_state)
-        usual = mixture_decoder(reading, size, shape=self.covariance_type, seed=seed)
-        decoding = (decoder or usual).decode(sketch)
+        is_usual, seed = decoder is None, seed_of(self.random_state)
+        if decoder is None:
+            shape = self.covariance_type
+            decoder = mixture_decoder(reading, size, shape=shape, seed=seed)
+        decoding = decoder.decode(sketch)
         found = Components.of_density(
             decoding.params,
             least_variance=self.reg_covar,
             is_diagonal=self.covariance_type == "diag",
         )
-        is_usual = decoder is None
         warn_all(self._advice(reading, decoding.params, found, is_usual=is_usual))
         self.weights_, self.means_ = found.weights, found.means
         self.covariances_ = found.covariances

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.components import pooled_deviations
-from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
@@ -45,9 +44,10 @@ def plan_second_rounds(
     extremes : array of shape (2, n_features), optional
         Of the rows of all classes.
     """
-    units = pooled_deviations([read_sketch(one).moments for one in first.values()])
-    plan = DensityPlan(replace(cells, units=units), sketch_size, seed)
+    plan = DensityPlan(cells, sketch_size, seed)
     known = {label: plan.after(one, extremes) for label, one in first.items()}
+    units = pooled_deviations([one.moments for one in known.values()])
+    plan = replace(plan, cells=replace(cells, units=units))
     # Units come from all classes: one that was not paid for shows in every map.
     is_public = all(one.origin == "declared" for one in known.values())
     origin: Origin = "declared" if is_public else "data"

@@ -92,9 +92,7 @@ def explaining_mixture(
         mixture = _fitted(cells, mixture, points, weights, tuning)
     if least > tuning.explained:
         return None
-    weights, means = best.weights, best.means
-    root = _root(cells, cells.second - (weights[:, None] * means).T @ means, tuning)
-    return _tied(weights, means, root)
+    return _with_second_moments(cells, best.weights, best.means, tuning)
 
 
 def _assigned(
@@ -107,8 +105,18 @@ def _assigned(
     gaps = centers @ cells.means.T - (centers**2).sum(axis=1, keepdims=True) / 2
     member = gaps.argmax(axis=0) == np.arange(len(centers))[:, None]
     weights = 0.9 * (member @ cells.shares) + 0.1 / len(centers)
-    root = _root(cells, cells.second - (weights[:, None] * centers).T @ centers, tuning)
-    return _tied(weights, centers, root)
+    return _with_second_moments(cells, weights, centers, tuning)
+
+
+def _with_second_moments(
+    cells: Cells,
+    weights: NDArray[np.float64],
+    means: NDArray[np.float64],
+    tuning: CenterTuning,
+) -> Mixture:
+    """The mixture with these means that has the second moments of all rows."""
+    root = _root(cells, cells.second - (weights[:, None] * means).T @ means, tuning)
+    return _tied(weights, means, root)
 
 
 def _fitted(

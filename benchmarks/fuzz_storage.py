@@ -28,11 +28,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
-from bombs import bombs, statement_bombs
+from bombs import bombs, count_bombs, statement_bombs
 from forgery import (
     MAP_BYTES,
     forge,
     forge_total,
+    make_counts,
     make_maps,
     make_old,
     make_private,
@@ -93,6 +94,7 @@ def check_file(data, folder):
     if isinstance(found, sl.Sketch):
         found._repr_html_()
         ours(lambda: found.pooled)
+        ours(lambda: found.packed_bytes)
         ours(lambda: found + found)
         ours(lambda: found - found)
     else:
@@ -240,7 +242,7 @@ def limit_memory():
 def attack_bombs():
     """Each bomb is refused, at once and without memory, with default limits."""
     start, breaks, slowest = time.perf_counter(), 0, 0.0
-    files = bombs() | statement_bombs()
+    files = bombs() | count_bombs() | statement_bombs()
     for name, data in files.items():
         begin = time.process_time()
         tracemalloc.start()
@@ -308,12 +310,14 @@ def main():
     maps = [sl.dumps(phi) for phi in make_maps()]
     old_maps, old_sketches = make_old("map"), make_old("sketch")
     private = [sl.dumps(sketch) for sketch in make_private()]
+    counts = [sl.dumps(sketch) for sketch in make_counts()]
     rest, models = given.cases, given.models
     plan = [
         ("maps", forge, check_file, maps, rest * 4 // 10),
         ("maps of version 1", forge, check_file, old_maps, rest // 10),
         ("sketches", forge, check_file, sketches + old_sketches, rest * 3 // 10),
         ("private sketches", forge, check_file, private, rest // 10),
+        ("packed counts", forge_total, check_file, counts, rest // 10),
         ("weights", forge, check_weights, make_weights(), rest - rest * 9 // 10),
         ("fit_sketch of files", forge, check_models, sketches + private, models),
         ("fit_sketch of totals", forge_total, check_models, sketches + private, models),

@@ -129,6 +129,11 @@ def make_old(kind):
     return [path.read_bytes() for path in sorted(GOLDEN.glob(f"*.{kind}"))]
 
 
+def old_counts():
+    """Counts of version 2, before they were packed."""
+    return (GOLDEN.parent / "count_sketch_v2.sketch").read_bytes()
+
+
 # Changes.
 
 

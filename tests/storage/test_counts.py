@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchFileError
+from sketchlearn.features import registry
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -23,6 +24,7 @@ from sketchlearn.features.hashing import (
     CountSketchFeatures,
 )
 from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.features.registry import described_counting
 from sketchlearn.files import container
 from sketchlearn.files.container import decode, encode
 from sketchlearn.sketching.sketch import Sketch
@@ -209,6 +211,14 @@ def test_other_files_are_as_they_were_even_where_all_is_whole(phi, pooling, rows
     assert header["__metadata__"]["kind"] == "exact"
     assert "sum_hi" in header
     assert made.packed_bytes == 16 * made.size
+
+
+def test_what_is_packed_does_not_depend_on_what_is_imported(monkeypatch):
+    monkeypatch.setitem(registry._CLASSES, OwnFeatures.kind, OwnFeatures)
+
+    assert registry.is_known(OwnFeatures.kind)
+    assert not described_counting({"kind": OwnFeatures.kind})
+    assert described_counting({"kind": "count-min"})
 
 
 @pytest.mark.parametrize("part", [0.5, 2.0**-34])

@@ -271,10 +271,11 @@ class Int128Array:
         """
         if bits > 127:
             return None if self.hi.any() or self.lo.any() else self.hi
+        if bits > self._common_twos():
+            return None
         halved = self._halved(bits)
         low = halved.lo.view(np.int64)
-        fits = (halved.hi == low >> 63).all()
-        return low if fits and halved.shifted(bits) == self else None
+        return low if (halved.hi == low >> 63).all() else None
 
     def block_sums(self, length: int) -> list[int]:
         """Sums of every ``length`` entries after one another, as Python integers.
@@ -305,9 +306,9 @@ class Int128Array:
         return Int128Array(self.hi >> bits, (self.lo >> np.uint64(bits)) | carried)
 
     def _common_twos(self) -> int:
-        """The largest power of two that divides all entries; 0 if all are 0."""
+        """The largest power of two that divides all entries; 127 if all are 0."""
         low = int(np.bitwise_or.reduce(self.lo))
-        return _twos(low or int(np.bitwise_or.reduce(self.hi)) << 64)
+        return _twos(low or int(np.bitwise_or.reduce(self.hi)) << 64 or 1 << 127)
 
     def tobytes(self) -> bytes:
         """Little-endian upper words, then lower words."""
@@ -321,8 +322,8 @@ class Int128Array:
 
 
 def _twos(value: int) -> int:
-    """The largest power of two that divides a number; 0 for 0."""
-    return max((value & -value).bit_length() - 1, 0)
+    """The largest power of two that divides a number other than 0."""
+    return (value & -value).bit_length() - 1
 
 
 def _refuse_overflow(mask: NDArray[np.bool_]) -> None:

@@ -108,7 +108,8 @@ def unpack_ints(packed: PackedInts, size: int) -> NDArray[np.int64]:
         octets = np.zeros((count, 8), np.uint8)
         octets[:, : (bits + 7) // 8] = np.packbits(flags, axis=1, bitorder="little")
         above[numbers] = octets.view("<u8")[:, 0]
-    return (above + np.uint64(packed.least & _WORD)).view(np.int64)
+    above += np.uint64(packed.least & _WORD)  # wraps, as in packing
+    return above.view(np.int64)
 
 
 def _blocks(size: int, bits: int) -> Iterator[tuple[slice, slice]]:

@@ -63,7 +63,6 @@ class _AbstractHashFeatures(AbstractItemMap):
         "row_items": or_none(SIZE),
     }
     signed: ClassVar[bool] = False
-    counts_items: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ given by their keys (:mod:`sketchlearn.rows.items`), and whole numbers are added
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +35,8 @@ OPEN_VOCABULARY = 2**64
 
 class AbstractItemMap(AbstractFeatureMap):
     """A map whose rows can be given by the items they hold."""
+
+    counts_items: ClassVar[bool] = True
 
     row_items: int | None = None
     """No row holds more items than this, those it holds twice counted twice."""

@@ -51,6 +51,8 @@ def make_maps():
         sl.CountMinFeatures(3, width=2, depth=2),
         sl.CountSketchFeatures(3, width=2, depth=2),
         sl.BloomFeatures(3, width=2, depth=2),
+        sl.CounterFeatures(3),
+        sl.TableFeatures([[1, 0], [-2, 3], [0, 1]]),
         sl.CellFeatures([[0.0, 1.0], [1.0, 0.0]], **places),
         sl.CellFeatures([[0.0, 1.0], [1.0, 0.0]], **places, n_crossed=2),
         sl.NetworkFeatures(net, initial_tensors(net)),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.counters import CounterFeatures
     from sketchlearn.features.cross_moments import CrossMomentFeatures
     from sketchlearn.features.fourier import FourierFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.nystrom import NystromFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
+    from sketchlearn.features.table import TableFeatures
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
@@ -61,6 +63,7 @@ _HOMES = {
     "ConcatenatedFeatures": "features.composition",
     "CountMinFeatures": "features.hashing",
     "CountSketchFeatures": "features.hashing",
+    "CounterFeatures": "features.counters",
     "CrossMomentFeatures": "features.cross_moments",
     "FourierFeatures": "features.fourier",
     "HarmonicFeatures": "features.harmonics",
@@ -75,6 +78,7 @@ _HOMES = {
     "SQNetSpec": "sqnet",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
+    "TableFeatures": "features.table",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "dumps": "storage.sketches",
@@ -104,6 +108,7 @@ __all__ = [
     "ConcatenatedFeatures",
     "CountMinFeatures",
     "CountSketchFeatures",
+    "CounterFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
     "HarmonicFeatures",
@@ -118,6 +123,7 @@ __all__ = [
     "SQNetSpec",
     "Scaling",
     "Sketch",
+    "TableFeatures",
     "audit",
     "clipped",
     "dumps",

@@ -12,6 +12,7 @@ from sketchlearn.version import __version__ as __version__
 
 # Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
+    from sketchlearn.decoders.counts.classical import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.counters import CounterFeatures
     from sketchlearn.features.cross_moments import CrossMomentFeatures
     from sketchlearn.features.fourier import FourierFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.nystrom import NystromFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
+    from sketchlearn.features.table import TableFeatures
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
@@ -61,6 +64,7 @@ _HOMES = {
     "ConcatenatedFeatures": "features.composition",
     "CountMinFeatures": "features.hashing",
     "CountSketchFeatures": "features.hashing",
+    "CounterFeatures": "features.counters",
     "CrossMomentFeatures": "features.cross_moments",
     "FourierFeatures": "features.fourier",
     "HarmonicFeatures": "features.harmonics",
@@ -75,6 +79,7 @@ _HOMES = {
     "SQNetSpec": "sqnet",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
+    "TableFeatures": "features.table",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "dumps": "storage.sketches",
@@ -88,6 +93,7 @@ _HOMES = {
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
     "sketch_rows": "sketching.sketch_rows",
+    "suggest_size": "decoders.counts.classical",
 }
 
 __all__ = [
@@ -104,6 +110,7 @@ __all__ = [
     "ConcatenatedFeatures",
     "CountMinFeatures",
     "CountSketchFeatures",
+    "CounterFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
     "HarmonicFeatures",
@@ -118,6 +125,7 @@ __all__ = [
     "SQNetSpec",
     "Scaling",
     "Sketch",
+    "TableFeatures",
     "audit",
     "clipped",
     "dumps",
@@ -131,6 +139,7 @@ __all__ = [
     "release_by_label",
     "save",
     "sketch_rows",
+    "suggest_size",
 ]
 # End of the public names.
 

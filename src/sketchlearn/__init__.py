@@ -12,7 +12,7 @@ from sketchlearn.version import __version__ as __version__
 
 # Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
-    from sketchlearn.decoders.counts.classical import suggest_size
+    from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -93,7 +93,7 @@ _HOMES = {
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
     "sketch_rows": "sketching.sketch_rows",
-    "suggest_size": "decoders.counts.classical",
+    "suggest_size": "decoders.counts.table_sizes",
 }
 
 __all__ = [

@@ -14,8 +14,8 @@ from sketchlearn.decoders.counts.classical import (
     decode_bloom,
     decode_count_min,
     decode_count_sketch,
-    suggest_size,
 )
+from sketchlearn.decoders.counts.table_sizes import suggest_size
 from sketchlearn.decoders.counts.zipf import draw_zipf_counts
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.hashing import (

@@ -12,6 +12,7 @@ from sketchlearn.version import __version__ as __version__
 
 # Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
+    from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -98,6 +99,7 @@ _HOMES = {
     "save": "storage.sketches",
     "sketch_items": "sketching.sketch_items",
     "sketch_rows": "sketching.sketch_rows",
+    "suggest_size": "decoders.counts.table_sizes",
 }
 
 __all__ = [
@@ -146,6 +148,7 @@ __all__ = [
     "save",
     "sketch_items",
     "sketch_rows",
+    "suggest_size",
 ]
 # End of the public names.
 

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from sketchlearn.rows.open_rows import open_rows
     from sketchlearn.sketching.sketch import Sketch
     from sketchlearn.sketching.sketch_rows import sketch_rows
-    from sketchlearn.sqnet import SQNet, SQNetSpec
+    from sketchlearn.sqnet import SQNet
+    from sketchlearn.sqnet_spec import SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
 
 _HOMES = {
@@ -72,7 +73,7 @@ _HOMES = {
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
     "SQNet": "sqnet",
-    "SQNetSpec": "sqnet",
+    "SQNetSpec": "sqnet_spec",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
     "audit": "privacy.audit",

@@ -44,8 +44,8 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     pooling : str
         How the sketches it was trained on were pooled.
     digest : str
-        Digest of the Sketch Network it was trained with: sketches of other maps are
-        refused. Empty for a network over features that are not learned.
+        Digest of the Sketch Network it was trained with, or fingerprint of the map:
+        sketches of other maps are refused. Empty for a network over any features.
 
     Examples
     --------
@@ -97,7 +97,8 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
                 f"this Query Network reads {size} numbers and the sketch has "
                 f"{spec.sketch_size}. Sketch with the feature map it was trained with."
             )
-        if self.digest and network_digest(spec.description) != self.digest:
+        found = network_digest(spec.description) or spec.fingerprint
+        if self.digest and found != self.digest:
             raise FeatureMapMismatch(
                 f"this Query Network was trained with Sketch Network "
                 f"{self.digest[:12]}.., and the sketch is of another map "

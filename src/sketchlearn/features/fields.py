@@ -104,6 +104,10 @@ def is_whole(low: int, high: int) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and low <= value < high
 
 
+def _is_all_keys(value: Any) -> bool:
+    return type(value) is int and value == 2**64
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < inf and abs(value) < 2.0**1000
 
@@ -161,6 +165,10 @@ def or_none(rule: Field) -> Field:
 
 
 SIZE = Field("a whole number from 1 to 2**48", is_whole(1, _LARGEST_SIZE))
+VOCABULARY = Field(
+    "a whole number from 1 to 2**48, or 2**64",
+    lambda value: is_whole(1, _LARGEST_SIZE)(value) or _is_all_keys(value),
+)
 SIZE_OR_0 = Field("a whole number from 0 to 2**48", is_whole(0, _LARGEST_SIZE), False)
 SEED = Field(
     "a whole number of at most 128 bits", is_whole(-(2**128), 2**128), required=False

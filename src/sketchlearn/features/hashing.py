@@ -7,8 +7,9 @@ classical sketches: Count-Min and Count-Sketch pool by sum, a Bloom filter by ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from math import sqrt
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -20,59 +21,74 @@ from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.features.arguments import require_positive_int
-from sketchlearn.features.base import (
-    AbstractFeatureMap,
-    require_in_range,
-    sum_features,
-)
+from sketchlearn.features.base import require_in_range, sum_features
 from sketchlearn.features.cost import LOOP, Cost, Declared
-from sketchlearn.features.fields import NUMBER, SEED, SIZE, Field
+from sketchlearn.features.fields import (
+    NUMBER,
+    SEED,
+    SIZE,
+    VOCABULARY,
+    Field,
+    or_none,
+)
+from sketchlearn.features.items import (
+    OPEN_VOCABULARY,
+    AbstractItemMap,
+    require_known,
+    require_row_items,
+    require_value_bound,
+    require_vocabulary,
+)
 from sketchlearn.features.lattice import RowLattice
+from sketchlearn.rows.items import ItemRows, Keys
 
 __all__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 __public__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 
 
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
+_TALLIED = 2**16
+"""Items hashed at once: what they need stays in the cache."""
 
 
-class _AbstractHashFeatures(AbstractFeatureMap):
+class _AbstractHashFeatures(AbstractItemMap):
     """Items hashed into ``depth`` tables of ``width`` buckets."""
 
     fields: ClassVar[Mapping[str, Field]] = {
-        "n_features": SIZE,
+        "n_features": VOCABULARY,
         "width": SIZE,
         "depth": SIZE,
         "seed": SEED,
         "value_bound": NUMBER,
+        "row_items": or_none(SIZE),
     }
     signed: ClassVar[bool] = False
 
     def __init__(
         self,
-        n_features: int,
+        n_features: int = OPEN_VOCABULARY,
         *,
         width: int,
         depth: int,
         seed: int = 0,
-        value_bound: float = 1024.0,
+        value_bound: float | None = None,
+        row_items: int | None = None,
     ) -> None:
         self.width = require_positive_int("width", width)
         self.depth = require_positive_int("depth", depth)
         self.seed = int(seed)
+        norm_bound = None
+        if row_items is not None:
+            self.row_items = require_positive_int("row_items", row_items)
+            norm_bound = self.row_norm(self.row_items)
         super().__init__(
             n_features=n_features,
             sketch_size=self.width * self.depth,
             scaling=None,
-            value_bound=value_bound,
-            norm_bound=None,
+            value_bound=require_value_bound(row_items, value_bound),
+            norm_bound=norm_bound,
         )
-        keys = np.arange(self.n_features, dtype=np.uint64)
-        seeds = hash_keys(np.arange(self.depth, dtype=np.uint64), self.seed)
-        hashes = np.stack([hash_keys(keys, int(table)) for table in seeds])
-        self.buckets = (hashes % np.uint64(self.width)).astype(np.int64)  # (depth, d)
-        # The sign comes from the top bit, independent of the bucket's low bits.
-        self.signs = 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
+        require_vocabulary(self.n_features)
 
     @classmethod
     @final
@@ -80,8 +96,70 @@ class _AbstractHashFeatures(AbstractFeatureMap):
     def cost_of(cls, given: Declared) -> Cost:
         d, depth = given["n_features"], given["depth"]
         m = given["width"] * depth
+        if d == OPEN_VOCABULARY:
+            return Cost(d, m, 6 * m + 12 * depth, 10 * m + 8 * LOOP * depth)
         numbers = 12 * depth * d + 4 * d + 6 * m
         return Cost(d, m, numbers, 100 * depth * d + 10 * m + 8 * LOOP * depth)
+
+    def row_norm(self, row_items: int) -> float:
+        """Largest norm of a row of so many items: all in one bucket of each table."""
+        return row_items * sqrt(self.depth) * (1 + 2.0**-50)
+
+    @cached_property
+    def _table_seeds(self) -> list[int]:
+        seeds = hash_keys(np.arange(self.depth, dtype=np.uint64), self.seed)
+        return [int(table) for table in seeds]
+
+    @cached_property
+    def _hashes(self) -> NDArray[np.uint64]:
+        """Of all items of a declared vocabulary, shape (depth, n_features)."""
+        keys = np.arange(self.n_features, dtype=np.uint64)
+        return np.stack([hash_keys(keys, table) for table in self._table_seeds])
+
+    @cached_property
+    def buckets(self) -> NDArray[np.int64]:
+        """Bucket of each item of a declared vocabulary, shape (depth, n_features)."""
+        return self._bucket_of(self._hashes)
+
+    @cached_property
+    def signs(self) -> NDArray[np.int64]:
+        """Sign of each item of a declared vocabulary, shape (depth, n_features)."""
+        return _sign_of(self._hashes)
+
+    def _bucket_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        return (hashes % np.uint64(self.width)).astype(np.int64)
+
+    def _places(self, keys: Keys) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+        """Buckets of items, and their signs if they have any, table by table."""
+        if self.n_features < OPEN_VOCABULARY:
+            require_known(keys, self.n_features)
+        for table in self._table_seeds:
+            hashes = hash_keys(keys, table)
+            yield self._bucket_of(hashes), _sign_of(hashes) if self.signed else None
+
+    @final
+    @override
+    def columns_of(self, keys: Keys) -> sp.csr_array:
+        columns = np.empty((len(keys), self.depth), np.int64)
+        signs = np.ones((len(keys), self.depth), np.int64)
+        for table, (buckets, sign) in enumerate(self._places(keys)):
+            columns[:, table] = buckets + table * self.width
+            if sign is not None:
+                signs[:, table] = sign
+        starts = np.arange(len(keys) + 1) * self.depth
+        shape = (len(keys), self.sketch_size)
+        return sp.csr_array((signs.ravel(), columns.ravel(), starts), shape=shape)
+
+    @override
+    def _sum_whole(self, items: ItemRows) -> NDArray[np.int64]:
+        sums = np.zeros((self.depth, self.width), np.int64)
+        for part, times in items.pieces(_TALLIED):
+            for table, (buckets, signs) in enumerate(self._places(part)):
+                weights = _product(times, signs)
+                sums[table] += np.bincount(
+                    buckets, weights, minlength=self.width
+                ).astype(np.int64)
+        return sums.ravel()
 
     @cached_property
     def projection(self) -> sp.csr_array:
@@ -101,6 +179,7 @@ class _AbstractHashFeatures(AbstractFeatureMap):
         self, rows: NDArray[np.floating], first_row: int
     ) -> NDArray[np.float64]:
         """Sums over the items of each bucket, of rows rounded to the lattice."""
+        require_row_items(rows, self.row_items, first_row)
         limit = self.value_bound * 2.0**self.frac_bits
         lattice = RowLattice(None, self.frac_bits, limit)
         sums = self._matrix.product(*lattice.round(rows, first_row))
@@ -121,12 +200,19 @@ class _AbstractHashFeatures(AbstractFeatureMap):
             "width": self.width,
             "depth": self.depth,
             "seed": self.seed,
-            "value_bound": self.value_bound,
+            **self._bounds(),
         }
+
+    def _bounds(self) -> dict[str, Any]:
+        if self.row_items is None:
+            return {"value_bound": self.value_bound}
+        return {"row_items": self.row_items}
 
     @final
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
+        if self.n_features == OPEN_VOCABULARY:
+            return {"seeds": np.array(self._table_seeds, np.uint64)}
         return {"buckets": self.buckets, "signs": self.signs}
 
 
@@ -137,13 +223,17 @@ class CountMinFeatures(_AbstractHashFeatures):
     Parameters
     ----------
     n_features : int
-        Size of the vocabulary.
+        Size of the vocabulary, whose items have the keys 0, 1, 2 and so on; by default
+        any key of 64 bits is an item, and rows cannot be written out.
     width, depth : int
         Buckets per table, and tables; ``sketch_size = width * depth``.
     seed : int
         Seed of the hash.
     value_bound : float
-        Largest magnitude a row may put into one bucket.
+        Largest magnitude a row may put into one bucket; 1024 by default.
+    row_items : int, optional
+        No row holds more items; 1 for streams of ids. Bounds the norm of the features
+        of a row by ``row_items * sqrt(depth)``, so that sketches can be released.
 
     Examples
     --------
@@ -209,6 +299,18 @@ class BloomFeatures(_AbstractHashFeatures):
     kind: ClassVar[str] = "bloom"
 
     @override
+    def features_of(self, items: ItemRows) -> sp.csr_array:
+        features = super().features_of(items)
+        features.data = np.minimum(features.data, 1)
+        return features
+
+    @override
+    def _sum_whole(self, items: ItemRows) -> NDArray[np.int64]:
+        if items.is_stream:
+            return super()._sum_whole(items)
+        return np.asarray(self.features_of(items).sum(axis=0), np.int64)
+
+    @override
     def is_possible_total(self, total: Int128Array, count: int) -> bool:
         unit = 1 << self.frac_bits  # a row is in a bucket, or it is not
         whole = all(value % unit == 0 for value in total.to_ints())
@@ -222,4 +324,19 @@ class BloomFeatures(_AbstractHashFeatures):
             rows, first_row
         )  # refuses what is no number
         present = (rows != 0).astype(np.float64)
+        require_row_items(present, self.row_items, first_row)
         return np.minimum(self._matrix.product(present, 1.0), 1.0)
+
+
+def _sign_of(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """From the top bit, independent of the bucket's low bits."""
+    return 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
+
+
+def _product(
+    times: NDArray[np.int64] | None, signs: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Weights of items, where they are not all one."""
+    if times is None or signs is None:
+        return signs if times is None else times
+    return times * signs

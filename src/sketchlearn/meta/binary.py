@@ -65,6 +65,6 @@ def _binary_columns(column: NDArray[np.floating]) -> NDArray[np.uint8]:
     """One column for each of few categories, or one of whether above the median."""
     values = np.unique(column)
     if 2 < len(values) <= MOST_CATEGORIES:
-        return (column[:, None] == values).astype(np.uint8)
+        return np.asarray(column[:, None] == values, np.uint8)
     threshold = values[0] if len(values) == 2 else np.median(column)
-    return (column[:, None] > threshold).astype(np.uint8)
+    return np.asarray(column[:, None] > threshold, np.uint8)

@@ -75,7 +75,7 @@ SKETCH_FIELDS = {
     **MAP_FIELDS,
     "format": "sketchlearn-sketch",
     "kind": "exact",
-    "n_features": "[1-9][0-9]{0,17}",
+    "n_features": "[1-9][0-9]{0,19}",
     "dim": "[1-9][0-9]{0,7}",
     "frac_bits": "0|-?[1-9][0-9]{0,3}",
     "rounding_bits": "0|-?[1-9][0-9]{0,3}",

@@ -28,7 +28,8 @@ def zipf_probabilities(
     array([0.25, 0.25, 0.25])
     """
     ranks = np.arange(1, n_items + 1, dtype=np.float64)
-    return np.minimum(1.0, beta ** max(1.0 - alpha, 0.0) * ranks**-alpha)
+    weights: NDArray[np.float64] = beta ** max(1.0 - alpha, 0.0) * ranks**-alpha
+    return np.minimum(1.0, weights)
 
 
 def draw_zipf_counts(

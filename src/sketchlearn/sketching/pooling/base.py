@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import row_blocks
+from sketchlearn.features.items import AbstractItemMap
 from sketchlearn.features.spec import FeatureSpec
+from sketchlearn.rows.items import ItemRows
 
-__all__ = ["AbstractPooling", "evaluated_blocks", "scaled_quotient"]
+__all__ = [
+    "AbstractPooling",
+    "Rows",
+    "evaluated_blocks",
+    "require_item_map",
+    "scaled_quotient",
+]
+
+Rows: TypeAlias = NDArray[np.floating] | ItemRows
 
 
 class AbstractPooling(ABC):
@@ -46,10 +58,10 @@ class AbstractPooling(ABC):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: NDArray[np.floating],
+        rows: Rows,
         first_row: int,
     ) -> Int128Array:
-        """Total of a batch of rows."""
+        """Total of a batch of rows, written out or as the items they hold."""
 
     @abstractmethod
     def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:
@@ -63,11 +75,34 @@ class AbstractPooling(ABC):
 
 
 def evaluated_blocks(
-    feature_map: AbstractFeatureMap, rows: NDArray[np.floating], first_row: int
+    feature_map: AbstractFeatureMap, rows: Rows, first_row: int
 ) -> Iterator[NDArray[np.float64]]:
     """Feature vectors of a batch, block by block."""
+    if isinstance(rows, ItemRows):
+        yield from _evaluated_items(feature_map, rows, first_row)
+        return
     for start, block in row_blocks(rows, feature_map.block_rows):
         yield feature_map.evaluate(block, first_row + start)
+
+
+def _evaluated_items(
+    feature_map: AbstractFeatureMap, items: ItemRows, first_row: int
+) -> Iterator[NDArray[np.float64]]:
+    item_map = require_item_map(feature_map)
+    for start, block in items.blocks(feature_map.block_rows):
+        item_map.require_rows(block, first_row + start)
+        yield item_map.features_of(block).toarray().astype(np.float64)
+
+
+def require_item_map(feature_map: AbstractFeatureMap) -> AbstractItemMap:
+    """Refuse a map that needs a number for every feature of a row."""
+    if not isinstance(feature_map, AbstractItemMap):
+        raise FeatureMapError(
+            f"{type(feature_map).__name__} takes rows of numbers, and not the items "
+            "they hold. Use CountSketchFeatures, CountMinFeatures, BloomFeatures, "
+            "CounterFeatures or TableFeatures."
+        )
+    return feature_map
 
 
 def scaled_quotient(

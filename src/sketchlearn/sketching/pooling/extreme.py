@@ -12,8 +12,10 @@ from typing_extensions import override
 from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for, lattice_round
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.spec import FeatureSpec
+from sketchlearn.rows.items import ItemRows
 from sketchlearn.sketching.pooling.base import (
     AbstractPooling,
+    Rows,
     evaluated_blocks,
     scaled_quotient,
 )
@@ -43,9 +45,11 @@ class ExtremePooling(AbstractPooling):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: NDArray[np.floating],
+        rows: Rows,
         first_row: int,
     ) -> Int128Array:
+        if isinstance(rows, ItemRows):
+            rows = rows.distinct()  # an item that many rows hold alone is one extreme
         reduce = np.max if self.which == "max" else np.min
         bits = frac_bits_for(feature_map.value_bound)
         extremes = [

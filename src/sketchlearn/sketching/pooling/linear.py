@@ -12,7 +12,13 @@ from typing_extensions import override
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.spec import FeatureSpec
-from sketchlearn.sketching.pooling.base import AbstractPooling, scaled_quotient
+from sketchlearn.rows.items import ItemRows
+from sketchlearn.sketching.pooling.base import (
+    AbstractPooling,
+    Rows,
+    require_item_map,
+    scaled_quotient,
+)
 
 __all__ = ["LinearPooling"]
 
@@ -39,9 +45,11 @@ class LinearPooling(AbstractPooling):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: NDArray[np.floating],
+        rows: Rows,
         first_row: int,
     ) -> Int128Array:
+        if isinstance(rows, ItemRows):
+            return require_item_map(feature_map).sum_items(rows, first_row)
         return feature_map.batch_sum(rows, first_row)
 
     @override

@@ -1,0 +1,133 @@
+r"""Maps of items: features of a row are a sum over the items it holds.
+
+.. math:: \varphi(x) = \sum_j x_j \, a_j, \qquad a_j \in \mathbb{Z}^m,
+
+so a row costs as much as it holds, whatever the size of the vocabulary: items are
+given by their keys (:mod:`sketchlearn.rows.items`), and whole numbers are added.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.rows.items import ItemRows, Keys
+
+__all__ = [
+    "OPEN_VOCABULARY",
+    "AbstractItemMap",
+    "require_known",
+    "require_row_items",
+    "require_value_bound",
+    "require_vocabulary",
+]
+
+OPEN_VOCABULARY = 2**64
+"""``n_features`` of a map that takes any key."""
+
+
+class AbstractItemMap(AbstractFeatureMap):
+    """A map whose rows can be given by the items they hold."""
+
+    row_items: int | None = None
+    """No row holds more items than this, those it holds twice counted twice."""
+
+    @abstractmethod
+    def columns_of(self, keys: Keys) -> sp.csr_array:
+        """Feature vectors of rows that hold one item once, shape (n, sketch_size).
+
+        Whole numbers, as int64: what decoders solve for counts with.
+        """
+
+    def features_of(self, items: ItemRows) -> sp.csr_array:
+        """Feature vectors of rows, whole numbers of shape (n_rows, sketch_size)."""
+        keys, rows = items.matrix()
+        return rows @ self.columns_of(keys)
+
+    def sum_items(self, items: ItemRows, first_row: int = 0) -> Int128Array:
+        """Exact total of rows of items, in units of ``2**-frac_bits``.
+
+        The same integers as the total of the same rows written out with a number for
+        each item of the vocabulary.
+        """
+        self.require_rows(items, first_row)
+        return self.in_steps(self._sum_whole(items))
+
+    def _sum_whole(self, items: ItemRows) -> NDArray[np.int64]:
+        keys, totals = items.tally
+        return np.asarray(totals @ self.columns_of(keys), np.int64)
+
+    def in_steps(self, sums: NDArray[np.int64]) -> Int128Array:
+        """Whole features in units of the lattice."""
+        return Int128Array.from_int64(sums).shifted(self.frac_bits)
+
+    def require_rows(self, items: ItemRows, first_row: int) -> None:
+        """Refuse rows that hold too much, before anything is added."""
+        limit = self.row_items if self.row_items is not None else self.value_bound
+        if items.is_stream or not items.n_rows:
+            return
+        large = np.flatnonzero(items.row_sizes > limit)
+        if self.row_items is not None and len(large):
+            raise RowRangeError(
+                f"row {first_row + int(large[0])} holds more than {self.row_items} "
+                "items, which the map was declared for (row_items). Nothing was added."
+            )
+        if len(large):
+            largest = abs(self.features_of(items)).max(axis=1).toarray()
+            beyond = np.flatnonzero(np.ravel(largest) > self.value_bound)
+            if len(beyond):
+                raise RowRangeError(
+                    f"row {first_row + int(beyond[0])} has a feature of magnitude > "
+                    f"{self.value_bound:g} (value_bound). Nothing was added. Build the "
+                    "map with a larger value_bound."
+                )
+
+
+def require_known(keys: Keys, n_features: int) -> NDArray[np.int64]:
+    """Keys as positions in a vocabulary of ``n_features`` items, if they all are."""
+    if len(keys) and int(keys.max()) >= n_features:
+        raise RowRangeError(
+            f"there is an item beyond the {n_features} of the vocabulary (keys 0 to "
+            f"{n_features - 1}). Nothing was added. Declare a larger vocabulary, or an "
+            "open one."
+        )
+    return keys.astype(np.int64)
+
+
+def require_row_items(
+    rows: NDArray[np.floating], row_items: int | None, first_row: int
+) -> None:
+    """Refuse rows, written out, that hold more than was declared."""
+    if row_items is None:
+        return
+    held = np.abs(rows.astype(np.float64)).sum(axis=1)
+    if not (held <= row_items).all():
+        raise RowRangeError(
+            f"row {first_row + int(np.argmin(held <= row_items))} holds more than "
+            f"{row_items} items, which the map was declared for (row_items). Nothing "
+            "was added."
+        )
+
+
+def require_value_bound(row_items: int | None, value_bound: float | None) -> float:
+    """The bound of a feature: what a row may hold, unless it is said otherwise."""
+    if row_items is not None and value_bound is not None:
+        raise FeatureMapError("give row_items or value_bound, and not both.")
+    if row_items is not None:
+        return float(row_items)
+    return 1024.0 if value_bound is None else value_bound
+
+
+def require_vocabulary(n_features: int) -> None:
+    """Refuse a vocabulary between those that can be listed and the open one."""
+    if 2**48 <= n_features != OPEN_VOCABULARY:
+        raise FeatureMapError(
+            f"a vocabulary has fewer than 2**48 items, or is open (2**64); got "
+            f"{n_features}."
+        )

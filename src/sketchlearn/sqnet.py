@@ -28,6 +28,7 @@ from sketchlearn.features.network import (
     NetworkFeatures,
 )
 from sketchlearn.features.scaling import Origin, Scaling
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import (
     Weights,
@@ -36,6 +37,8 @@ from sketchlearn.files.weights import (
     tensors_digest,
 )
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.networks.layers import Scale
+from sketchlearn.networks.tables import network_table
 from sketchlearn.sqnet_spec import SQNetSpec
 
 __all__ = ["DECODER_PREFIX", "SQNet"]
@@ -118,7 +121,8 @@ class SQNet:
         """The Sketch Network as a feature map, for exact sketches.
 
         Sketches of it are pooled with ``sketch_rows(rows, map, pooling=spec.pooling)``.
-        That of an RFQNet is its random features.
+        That of an RFQNet is its random features, and that of a ternary or binary net a
+        table of whole numbers, for rows of at most ``value_bound`` items.
 
         Parameters
         ----------
@@ -136,6 +140,8 @@ class SQNet:
                 scaling=scaling,
                 **self.spec.random,
             )
+        if self.spec.is_table:
+            return self._table(scaling, value_bound, origin)
         return NetworkFeatures(
             self.spec.feature_network,
             self.feature_network.tensors,
@@ -145,6 +151,15 @@ class SQNet:
             model=self._packaged,
             scaling=scaling,
         )
+
+    def _table(
+        self, scaling: Scaling | None, value_bound: float | None, origin: Origin
+    ) -> TableFeatures:
+        if scaling is not None:
+            raise FeatureMapError("a table counts items: leave scaling out.")
+        most = self.spec.n_features if value_bound is None else int(value_bound)
+        table = network_table(self.feature_network).table
+        return TableFeatures(table, row_items=most, origin=origin)
 
     def decoder(self) -> QueryNetwork:
         """The Query Network as a decoder; it refuses sketches of other maps."""
@@ -156,6 +171,7 @@ class SQNet:
             symmetric=symmetric,
             pooling=self.spec.pooling,
             digest=self._digest,
+            units=self._units,
         )
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
@@ -201,9 +217,17 @@ class SQNet:
     @property
     def _digest(self) -> str:
         """What tells sketches of the feature map from others."""
-        if self.spec.random:
-            return self.spec.random_features.fingerprint
+        if self.spec.random or self.spec.is_table:
+            return tensors_digest(self.feature_map().weights())
         return tensors_digest(self.feature_network.tensors)
+
+    @property
+    def _units(self) -> Scale | None:
+        """From the whole numbers of a table to what the Query Network has learned."""
+        if not self.spec.is_table:
+            return None
+        found = network_table(self.feature_network)
+        return Scale(found.scales, found.bias)
 
     @cached_property
     def _networks(self) -> dict[str, FrozenNetwork]:

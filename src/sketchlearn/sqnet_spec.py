@@ -10,6 +10,7 @@ from sketchlearn.errors import FeatureMapError, quote
 from sketchlearn.features.activation import ActivationFeatures, random_activations
 from sketchlearn.features.network import Inputs
 from sketchlearn.networks.forward import NetworkSpec, spec_from_dict
+from sketchlearn.networks.quantized import QuantizedKind
 from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Output", "SQNetSpec"]
@@ -112,6 +113,15 @@ class SQNetSpec:
                 "inputs and feature out."
             )
         return random_activations(self.n_features, self.sketch_size, **self.random)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its sketches are those of a table of whole numbers."""
+        network = self.feature_network
+        is_quantized = network.kind in get_args(QuantizedKind) and network.head is None
+        # Poolings that commute with a positive scale and a shift.
+        commutes = self.pooling in ("mean", "max", "min")
+        return is_quantized and commutes and self.inputs == "rows"
 
     @property
     def decoder_network(self) -> NetworkSpec:

@@ -63,7 +63,7 @@ def train(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Meta-learn weights as CONFIG says, on the training datasets of a folder or a law."""
+    """Meta-learn weights as CONFIG says, on training datasets of a folder or a law."""
     require_free(output, force)
     settings = lazy("meta.config").load_config(config, preset)
     done = lazy("meta.runs").train_run(

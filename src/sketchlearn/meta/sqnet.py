@@ -114,8 +114,8 @@ class TrainableSQNet(nn.Module):
         ``sizes`` has pairs (number of sets, rows of each), in the order of the rows.
         All rows go through the network at once, so that a batch norm sees them all.
         """
-        features = self.features(rows).split([sets * n for sets, n in sizes])
-        groups = zip(features, sizes, strict=True)
+        lengths = [sets * n for sets, n in sizes]
+        groups = zip(torch.split(self.features(rows), lengths), sizes, strict=True)
         pooled = [
             _pool(part.reshape(sets, n, -1), self.spec.pooling)
             for part, (sets, n) in groups

@@ -86,8 +86,8 @@ class ZipfSets(AbstractSets):
         """Build from a table of a TOML file; unknown keys are refused."""
         refuse_unknown(settings, [entry.name for entry in fields(cls)], "[problem]")
         ranges = ("alpha", "beta", "emphasis")
-        pairs = {k: tuple(v) if k in ranges else v for k, v in settings.items()}
-        return cls(**pairs)
+        pairs = {name: tuple(settings[name]) for name in ranges if name in settings}
+        return cls(**{**settings, **pairs})
 
     @override
     def draw(self, rng: np.random.Generator, *, with_rows: bool) -> list[SetGroup]:

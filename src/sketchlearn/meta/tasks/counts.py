@@ -12,9 +12,11 @@ from functools import partial
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.count_sets import CountProblem, Goal
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.meta.matched_start import start_matched
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.meta.zipf_sets import ZipfSets
+from sketchlearn.sqnet import SQNet
 from sketchlearn.sqnet_spec import SQNetSpec
 
 __all__ = ["FREQUENCY", "MEMBERSHIP"]
@@ -26,9 +28,12 @@ def _build(
     training: Sequence[MetaDataset],
     held_out: Sequence[MetaDataset],
 ) -> tuple[TrainableSQNet, CountProblem]:
-    sets = ZipfSets.from_dict(config.problem)
+    settings = dict(config.problem)
+    matched = settings.pop("matched_start", False)
+    sets = ZipfSets.from_dict(settings)
     spec = SQNetSpec.from_dict({"n_features": sets.n_features, **config.model})
-    model = TrainableSQNet(spec, seed=config.train.seed)
+    start = SQNet.initial(spec, config.train.seed)
+    model = TrainableSQNet.thaw(start_matched(start) if matched else start)
     return model, CountProblem(goal, sets, with_rows=not model.reads_means)
 
 

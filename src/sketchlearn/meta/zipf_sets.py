@@ -42,6 +42,10 @@ class ZipfSets(AbstractSets):
     batch: int = 500
     """Sets of a batch."""
 
+    row_batch: int | None = None
+    """Sets of a batch of a network that needs rows and not only their counts, where
+    that is another number: rows are a hundred times the work."""
+
     group: int = 10
     """Sets that share α, β and N. The paper draws one law for a whole batch; a batch
     norm, whose running statistics are those of all laws, needs a mixture in each."""
@@ -92,12 +96,13 @@ class ZipfSets(AbstractSets):
     @override
     def draw(self, rng: np.random.Generator, *, with_rows: bool) -> list[SetGroup]:
         groups = []
-        for _ in range(max(self.batch // self.group, 1)):
+        batch = self.row_batch if with_rows and self.row_batch else self.batch
+        for _ in range(-(-batch // self.group)):
             hard = rng.random() < self.emphasised
             alpha = rng.uniform(*(self.emphasis if hard else self.alpha))
             n_rows = int(rng.integers(self.min_rows, self.max_rows + 1))
             law = (alpha, rng.uniform(*self.beta), n_rows)
-            groups.append(self._group(rng, *law, self.group, with_rows))
+            groups.append(self._group(rng, *law, min(self.group, batch), with_rows))
         return groups
 
     @override

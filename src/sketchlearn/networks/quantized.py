@@ -24,6 +24,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.arithmetic.elementary import sequential_sum
+
 __all__ = ["THRESHOLD", "QuantizedKind", "integer_table", "quantized"]
 
 QuantizedKind = Literal["ternary", "binary"]
@@ -39,19 +41,17 @@ def quantized(weight: NDArray[np.floating], kind: QuantizedKind) -> NDArray[np.f
     Examples
     --------
     >>> quantized(np.array([[1.0, -3.0, 0.5, 2.0]]), "ternary")
-    array([[ 0., -2.5,  0. ,  2.5]], dtype=float32)
+    array([[ 0. , -2.5,  0. ,  2.5]], dtype=float32)
     >>> quantized(np.array([[1.0, -3.0, 0.5, 2.0]]), "binary")
     array([[0., 0., 0., 2.]], dtype=float32)
     """
-    wide = np.asarray(weight, np.float64)
+    wide = np.asarray(weight, np.float64).T  # (n_in, n_out)
     magnitude = np.abs(wide) if kind == "ternary" else wide
-    threshold = THRESHOLD * np.abs(wide).mean(axis=1, keepdims=True)
-    kept = magnitude > threshold
-    count = np.maximum(kept.sum(axis=1, keepdims=True), 1)
-    scale = np.where(kept, magnitude, 0.0).sum(axis=1, keepdims=True) / count
-    result: NDArray[np.float32] = np.where(kept, np.sign(wide) * scale, 0.0).astype(
-        np.float32
-    )
+    # Sums of one order: the same weights on every machine.
+    kept = magnitude > THRESHOLD * (sequential_sum(np.abs(wide)) / len(wide))
+    count = np.maximum(kept.sum(axis=0), 1)
+    scale = sequential_sum(np.where(kept, magnitude, 0.0)) / count
+    result = np.where(kept, np.sign(wide) * scale, 0.0).T.astype(np.float32)
     result.flags.writeable = False
     return result
 

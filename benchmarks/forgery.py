@@ -18,9 +18,7 @@ import sketchlearn as sl
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchlearnError
 from sketchlearn.features.build import build_map
-from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.registry import known_kinds
-from sketchlearn.features.table import TableFeatures
 from sketchlearn.files import weights
 from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 from sketchlearn.testing import release_seeded
@@ -53,8 +51,8 @@ def make_maps():
         sl.CountMinFeatures(3, width=2, depth=2),
         sl.CountSketchFeatures(3, width=2, depth=2),
         sl.BloomFeatures(3, width=2, depth=2),
-        CounterFeatures(3),
-        TableFeatures([[1, 0, 2], [-1, 1, 0], [0, 5, 1]]),
+        sl.CounterFeatures(3),
+        sl.TableFeatures([[1, 0], [-2, 3], [0, 1]]),
         sl.CellFeatures([[0.0, 1.0], [1.0, 0.0]], **places),
         sl.CellFeatures([[0.0, 1.0], [1.0, 0.0]], **places, n_crossed=2),
         sl.NetworkFeatures(net, initial_tensors(net)),
@@ -99,7 +97,7 @@ def make_counts():
         sl.sketch_rows(items, sl.BloomFeatures(3, **sizes), pooling="max"),
         sl.sketch_rows(items * 0, sl.CountMinFeatures(3, **sizes)),
         sl.sketch_rows(items, sl.CountSketchFeatures(3, **sizes, row_items=3)),
-        sl.sketch_rows(items, CounterFeatures(3)),
+        sl.sketch_rows(items, sl.CounterFeatures(3)),
     ]
 
 

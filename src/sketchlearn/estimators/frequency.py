@@ -143,7 +143,9 @@ class FrequencyEstimator(AbstractItemEstimator):
         """Expected share of rows that hold each item of the vocabulary."""
         return self.counts_ / self._reading.count
 
-    def query(self, items: Any, *, confidence: float = 0.95) -> ItemCounts:
+    def query(
+        self, items: Any, *, confidence: float = 0.95, guaranteed: bool = False
+    ) -> ItemCounts:
         """Counts of some items, with error bars.
 
         Parameters
@@ -151,8 +153,12 @@ class FrequencyEstimator(AbstractItemEstimator):
         items : list, array or Series of ids
             Of the vocabulary, or any ids where it is open.
         confidence : float
-            Probability of each interval: of the posterior for ``"joint"``, over the
-            draw of the hash for the classical decoders and open vocabularies.
+            Probability of each interval: of the posterior for ``"joint"``; over the
+            draw of the hash for the classical decoders and open vocabularies, where
+            it is read off the answers for items that are not there.
+        guaranteed : bool
+            Of the classical decoders and open vocabularies, intervals that are proved
+            for any counts, and much wider.
 
         Returns
         -------
@@ -163,10 +169,11 @@ class FrequencyEstimator(AbstractItemEstimator):
         named, keys = self._asked(items)
         if self.vocabulary_ is not None:
             positions = self._positions(items)
-            if self.decoder == "joint":
+            if self.decoder == "joint" and not guaranteed:
                 return self._posterior_counts(named, positions, share)
             keys = self._all_keys()[positions]
-        return self._item_counts(named, self._counted(keys, share), share)
+        found = self._counted(keys, share, guaranteed=guaranteed)
+        return self._item_counts(named, found, share)
 
     def top(self, n: int = 10, *, confidence: float = 0.95) -> ItemCounts:
         """The most frequent items, with error bars.
@@ -207,9 +214,9 @@ class FrequencyEstimator(AbstractItemEstimator):
         counts, low, high = found
         return ItemCounts(named, counts, low, high, share, self._reading.count)
 
-    def _counted(self, keys: Keys, share: float) -> Found:
-        answer = _ANSWERS[self.decoder]
-        found = self._reading.look_up(keys, answer, share)
+    def _counted(self, keys: Keys, share: float, *, guaranteed: bool = False) -> Found:
+        read = self._reading.guarantee if guaranteed else self._reading.look_up
+        found = read(keys, _ANSWERS[self.decoder], share)
         return found.estimates, found.lower, found.upper
 
     @property

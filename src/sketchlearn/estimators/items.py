@@ -24,7 +24,7 @@ from sketchlearn.plans.items import CountKind, count_advice, plan_items
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.ids import Place, ids_of
 from sketchlearn.rows.items import Keys
-from sketchlearn.rows.open_items import open_items
+from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
 from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.sketch import Sketch
@@ -42,6 +42,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     row_items: int | None
     column: str | int | None
     random_state: int
+    reads_items = True
+    """Rows are opened by ``open_items``, and not as numbers."""
+
     _found: Vocabulary | None = None
     """Items collected while rows were read."""
 
@@ -110,7 +113,10 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> Any:
-        return LocalItems(open_items(X, column=self.column, vocabulary=self.vocabulary))
+        if isinstance(X, ItemBatches):
+            return LocalItems(X)
+        opened = open_items(X, column=self.column, vocabulary=self.vocabulary)
+        return LocalItems(opened)
 
     @override
     def _sketch_alike(self, rows: Any) -> Sketch:

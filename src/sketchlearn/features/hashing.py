@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -136,6 +136,11 @@ class _AbstractHashFeatures(AbstractItemMap):
         for table in self._table_seeds:
             hashes = hash_keys(keys, table)
             yield self._bucket_of(hashes), _sign_of(hashes) if self.signed else None
+
+    @final
+    @override
+    def with_open_vocabulary(self) -> Self:
+        return type(self)(width=self.width, depth=self.depth, seed=self.seed)
 
     @final
     @override

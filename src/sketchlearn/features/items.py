@@ -9,7 +9,7 @@ given by their keys (:mod:`sketchlearn.rows.items`), and whole numbers are added
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,6 +47,12 @@ class AbstractItemMap(AbstractFeatureMap):
 
         Whole numbers, as int64: what decoders solve for counts with.
         """
+
+    def with_open_vocabulary(self) -> Self:
+        """The same map of any key, where there is one."""
+        raise FeatureMapError(
+            f"{type(self).__name__} counts the items of its vocabulary only."
+        )
 
     def features_of(self, items: ItemRows) -> sp.csr_array:
         """Feature vectors of rows, whole numbers of shape (n_rows, sketch_size)."""

@@ -12,9 +12,11 @@ from math import sqrt
 from typing import Literal, Self, final
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.decoders.base import Decoding
 from sketchlearn.decoders.counts.classical import (
     CountBounds,
@@ -39,6 +41,9 @@ from sketchlearn.sketching.sketch import Sketch
 __all__ = ["CountReading", "TableAnswer"]
 
 TableAnswer = Literal["min", "median", "mean"]
+
+_PHANTOMS, _PHANTOM_SEED = 4096, 12
+"""Items that are looked up to see how far answers are off."""
 
 _MOST_TIMES = 1024
 """How often a row may hold an item, where the map does not say."""
@@ -111,22 +116,58 @@ class CountReading:
     ) -> CountBounds:
         """Counts of items, each from the tables it was hashed into.
 
-        A release's noise widens the bounds: half of what may fail is left for it.
+        How far answers are off is read from the sketch itself: items that nobody ever
+        added are looked up, and their answers are errors, drawn as those of any item
+        are, with a release's noise in them.
         """
-        failure = (1 - confidence) / (2 if self.noise_variance else 1)
-        found = self._answers(keys, answer, 1 - failure)
-        if not self.noise_variance:
+        found = self._answers(self.item_map.columns_of(keys), answer, confidence)
+        if self._has_counters and not self.noise_variance:
             return found
-        depth = self.item_map.columns_of(keys[:1]).nnz if len(keys) else 1
-        reach = self.count * sqrt(self.noise_variance)
-        reach *= float(ndtri(1 - failure / (2 * depth)))
-        lower = np.maximum(found.lower - reach, 0.0)
-        return CountBounds(found.estimates, lower, found.upper + reach, confidence)
+        errors = self._phantom_errors(answer)
+        left = (1 - confidence) / 2
+        if answer == "min" and not self.noise_variance:  # never below the true count
+            least, most = 0.0, float(np.quantile(errors, confidence))
+        else:
+            least, most = np.quantile(errors, [left, 1 - left])
+        lower = np.maximum(found.estimates - most, 0.0)
+        upper = np.maximum(found.estimates - least, 0.0)
+        counts = np.maximum(found.estimates, 0.0)
+        return CountBounds(counts, lower, upper, confidence)
 
-    def _answers(
+    def guarantee(
         self, keys: Keys, answer: TableAnswer, confidence: float
     ) -> CountBounds:
+        """The same with bounds that are proved; those of a release's noise are added.
+
+        Half of what may fail is left for the noise.
+        """
+        failure = (1 - confidence) / (2 if self.noise_variance else 1)
         columns = self.item_map.columns_of(keys)
+        found = self._answers(columns, answer, 1 - failure)
+        reach = self.count * sqrt(self.noise_variance)
+        if reach:
+            depth = max(columns[:1].nnz, 1)
+            reach *= float(ndtri(1 - failure / (2 * depth)))
+        lower = np.maximum(found.lower - reach, 0.0)
+        counts = np.maximum(found.estimates, 0.0)
+        return CountBounds(counts, lower, found.upper + reach, confidence)
+
+    def _phantom_errors(self, answer: TableAnswer) -> NDArray[np.float64]:
+        """What the tables answer for items that are not there."""
+        keys = Draws(_PHANTOM_SEED).words(_PHANTOMS)
+        if self._has_counters:
+            noise = self.count * sqrt(self.noise_variance)
+            return noise * ndtri((np.arange(_PHANTOMS) + 0.5) / _PHANTOMS)
+        columns = self.item_map.with_open_vocabulary().columns_of(keys)
+        return self._answers(columns, answer, 0.5).estimates
+
+    @property
+    def _has_counters(self) -> bool:
+        return self.item_map.kind == CounterFeatures.kind
+
+    def _answers(
+        self, columns: sp.csr_array, answer: TableAnswer, confidence: float
+    ) -> CountBounds:
         match self.item_map, answer:
             case CounterFeatures(), _:
                 exact = np.asarray(columns @ self.totals)

@@ -76,12 +76,16 @@ class AbstractItemMap(AbstractFeatureMap):
         """Whole features in units of the lattice."""
         return Int128Array.from_int64(sums).shifted(self.frac_bits)
 
+    def row_sizes(self, items: ItemRows) -> NDArray[np.int64]:
+        """How many items each row holds, as this map counts them."""
+        return items.row_sizes
+
     def require_rows(self, items: ItemRows, first_row: int) -> None:
         """Refuse rows that hold too much, before anything is added."""
         limit = self.row_items if self.row_items is not None else self.value_bound
         if items.is_stream or not items.n_rows:
             return
-        large = np.flatnonzero(items.row_sizes > limit)
+        large = np.flatnonzero(self.row_sizes(items) > limit)
         if self.row_items is not None and len(large):
             raise RowRangeError(
                 f"row {first_row + int(large[0])} holds more than {self.row_items} "

@@ -79,7 +79,7 @@ def evaluate_datasets(
     size: int = 100,
     set_rows: Sequence[int] = SET_ROWS,
     n_sets: int = BATCH_SETS,
-    slow_sets: int = 20,
+    slow_sets: int = 10,
     printed: Mapping[str, Mapping[str, float]] | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> DatasetErrors:

@@ -33,6 +33,9 @@ _LOOKS = {
     "bloom": ("s-", "C0"),
     "bloom-fixed": ("s:", "C0"),
     "nnls": ("d--", "C2"),
+    "bloom-bits": ("^-", "C1"),
+    "joint": ("o-", "C3"),
+    "joint-bytes": ("o:", "C3"),
 }
 """Marker and line, and colour, by method; others take the next colour."""
 

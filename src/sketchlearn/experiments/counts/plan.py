@@ -50,7 +50,7 @@ class CountsPlan:
     n_sets: int = BATCH_SETS
     """Sets of a batch."""
 
-    slow_sets: int = 20
+    slow_sets: int = 10
     """Sets of a batch that slow methods decode."""
 
     def __post_init__(self) -> None:

@@ -63,7 +63,7 @@ def measure_seconds(
     folder: str | os.PathLike[str],
     size: int = 100,
     n_sets: int = BATCH_SETS,
-    slow_sets: int = 20,
+    slow_sets: int = 10,
     train: Mapping[str, float] | None = None,
 ) -> BatchSeconds:
     """Time each method on a batch of Zipf sets with alpha = 1.

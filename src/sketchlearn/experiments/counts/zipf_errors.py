@@ -8,10 +8,10 @@ from typing import final
 
 import numpy as np
 
+from sketchlearn.experiments.counts.answers import Table
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
     SEARCHED,
-    Table,
     count_method,
     fixed_table,
 )
@@ -89,7 +89,7 @@ def evaluate_zipf(
     *,
     search: TableSearch,
     n_sets: int = BATCH_SETS,
-    slow_sets: int = 20,
+    slow_sets: int = 10,
     n_seeds: int = 1,
     say: Callable[[str], object] = lambda text: None,
 ) -> ZipfErrors:

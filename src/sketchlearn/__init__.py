@@ -44,8 +44,11 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
+    from sketchlearn.rows.open_items import open_items
     from sketchlearn.rows.open_rows import open_rows
+    from sketchlearn.rows.vocabulary import Vocabulary
     from sketchlearn.sketching.sketch import Sketch
+    from sketchlearn.sketching.sketch_items import sketch_items
     from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet, SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
@@ -80,6 +83,7 @@ _HOMES = {
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
     "TableFeatures": "features.table",
+    "Vocabulary": "rows.vocabulary",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "dumps": "storage.sketches",
@@ -88,10 +92,12 @@ _HOMES = {
     "load_model": "registry",
     "loads": "storage.sketches",
     "merge_disjoint": "privacy.released",
+    "open_items": "rows.open_items",
     "open_rows": "rows.open_rows",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
+    "sketch_items": "sketching.sketch_items",
     "sketch_rows": "sketching.sketch_rows",
     "suggest_size": "decoders.counts.table_sizes",
 }
@@ -126,6 +132,7 @@ __all__ = [
     "Scaling",
     "Sketch",
     "TableFeatures",
+    "Vocabulary",
     "audit",
     "clipped",
     "dumps",
@@ -134,10 +141,12 @@ __all__ = [
     "load_model",
     "loads",
     "merge_disjoint",
+    "open_items",
     "open_rows",
     "release",
     "release_by_label",
     "save",
+    "sketch_items",
     "sketch_rows",
     "suggest_size",
 ]

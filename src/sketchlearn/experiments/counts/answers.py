@@ -35,7 +35,7 @@ __all__ = [
     "hashed_sums",
 ]
 
-Decode = Callable[[sp.csr_array, NDArray[np.int64], int, int], NDArray[np.float64]]
+Decode = Callable[[sp.csr_array, NDArray[np.int32], int, int], NDArray[np.float64]]
 """From the columns of all items, sums over the rows of each set (n_sets, m), the rows
 of a set and the width of a table: an answer for each item, (n_sets, n_items)."""
 

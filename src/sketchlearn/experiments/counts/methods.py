@@ -49,14 +49,14 @@ OUR_COUNTS = "joint"
 
 
 def _count_min(
-    columns: sp.csr_array, sums: NDArray[np.int64], n_rows: int, width: int
+    columns: sp.csr_array, sums: NDArray[np.int32], n_rows: int, width: int
 ) -> NDArray[np.float64]:
     return decode_count_min(columns, sums, width=width).estimates / n_rows
 
 
 def _count_sketch(
     columns: sp.csr_array,
-    sums: NDArray[np.int64],
+    sums: NDArray[np.int32],
     n_rows: int,
     width: int,
     *,
@@ -67,13 +67,13 @@ def _count_sketch(
 
 
 def _bloom(
-    columns: sp.csr_array, sums: NDArray[np.int64], n_rows: int, width: int
+    columns: sp.csr_array, sums: NDArray[np.int32], n_rows: int, width: int
 ) -> NDArray[np.float64]:
     return decode_bloom(columns, sums, width=width).present.astype(np.float64)
 
 
 def _nnls(
-    columns: sp.csr_array, sums: NDArray[np.int64], n_rows: int, width: int
+    columns: sp.csr_array, sums: NDArray[np.int32], n_rows: int, width: int
 ) -> NDArray[np.float64]:
     matrix = columns.T.toarray().astype(np.float64)
     return np.stack([nnls(matrix, z / n_rows)[0] for z in sums])

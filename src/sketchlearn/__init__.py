@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from sketchlearn.sketching.sketch import Sketch
     from sketchlearn.sketching.sketch_items import sketch_items
     from sketchlearn.sketching.sketch_rows import sketch_rows
-    from sketchlearn.sqnet import SQNet, SQNetSpec
+    from sketchlearn.sqnet import SQNet
+    from sketchlearn.sqnet_spec import SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
 
 _HOMES = {
@@ -79,7 +80,7 @@ _HOMES = {
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
     "SQNet": "sqnet",
-    "SQNetSpec": "sqnet",
+    "SQNetSpec": "sqnet_spec",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
     "TableFeatures": "features.table",

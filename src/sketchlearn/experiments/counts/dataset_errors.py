@@ -13,7 +13,9 @@ from sketchlearn.experiments.counts.methods import (
     SEARCHED,
     count_method,
     fixed_table,
+    why_missing,
 )
+from sketchlearn.experiments.counts.networks import NO_NETWORKS, TrainedNetworks
 from sketchlearn.experiments.counts.search import search_batches
 from sketchlearn.experiments.counts.sets import (
     BATCH_SETS,
@@ -57,8 +59,6 @@ class DatasetErrors:
     printed: Mapping[str, Mapping[str, float]]
     """The paper's, by its methods."""
 
-    skipped: tuple[str, ...] = ()
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
@@ -76,6 +76,7 @@ def evaluate_datasets(
     sets: Sequence[BinarySet],
     methods: Sequence[str],
     *,
+    networks: TrainedNetworks = NO_NETWORKS,
     size: int = 100,
     set_rows: Sequence[int] = SET_ROWS,
     n_sets: int = BATCH_SETS,
@@ -94,6 +95,8 @@ def evaluate_datasets(
     methods : sequence of str
         Of :data:`~sketchlearn.experiments.counts.methods.COUNT_METHODS`; tables of
         those that are tuned are chosen on sets of training rows.
+    networks : TrainedNetworks
+        Where methods that are networks are taken from; others are left out.
     size : int
         Numbers of a sketch.
     set_rows : sequence of int
@@ -106,17 +109,19 @@ def evaluate_datasets(
         Receives lines of progress.
     """
     errors: dict[str, dict[int, dict[str, float]]] = {
-        name: {n_rows: {} for n_rows in set_rows} for name in methods
+        name: {n_rows: {} for n_rows in set_rows}
+        for name in methods
+        if why_missing(name, size, task.name, networks) is None
     }
     for data in sets:
         for n_rows in set_rows:
             batch = data.draw(n_rows, n_sets, seed=0)
-            for name in methods:
+            for name in errors:
                 table = fixed_table(size)
                 if name in SEARCHED:
                     learned = data.draw(n_rows, _TUNING_SETS, seed=1, training=True)
                     table = search_batches([learned], name, size, task).best
-                method = count_method(name, table, task.name)
+                method = count_method(name, table, task.name, networks)
                 some = batch.first(slow_sets if method.is_slow else None)
                 answers = method.answer(some, 0).values
                 errors[name][n_rows][data.name] = task.error(some, answers)
@@ -164,7 +169,7 @@ def _notes(found: DatasetErrors, *, n_all: int) -> list[str]:
     if found.train_split:
         listed = ", ".join(found.train_split)
         notes.append(f"+ of the split that weights are learned from: {listed}.")
-    return [*notes, *found.skipped]
+    return notes
 
 
 def _head(found: DatasetErrors, name: str) -> str:

@@ -17,6 +17,7 @@ from sketchlearn.decoders.counts.classical import (
     decode_count_min,
     decode_count_sketch,
 )
+from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.counts.answers import (
     Answers,
     CountMethod,
@@ -30,6 +31,11 @@ from sketchlearn.experiments.counts.joint_methods import (
     joint_answers,
     joint_in_as_many_bytes,
 )
+from sketchlearn.experiments.counts.networks import (
+    NO_NETWORKS,
+    TrainedNetworks,
+    network_answers,
+)
 from sketchlearn.experiments.counts.sets import Question
 
 __all__ = [
@@ -40,6 +46,7 @@ __all__ = [
     "count_method",
     "fixed_table",
     "methods_of",
+    "why_missing",
 ]
 
 FIXED_DEPTH = 5
@@ -104,6 +111,9 @@ class _Recipe:
     answers: Callable[..., Answers] | None = None
     """Of methods that choose their own map, from a batch, a seed and ``size``."""
 
+    family: str = ""
+    """Of the paper's networks, for methods that are one."""
+
     is_slow: bool = False
 
 
@@ -125,6 +135,12 @@ _RECIPES: Mapping[str, _Recipe] = {
     "nnls": _Recipe(
         "non-negative least squares", _COUNTS, "count-sketch", _nnls, is_slow=True
     ),
+    "sq-nonlinear": _Recipe("SQNet, non-linear", _BOTH, family="sq-nonlinear"),
+    "sq-linear": _Recipe("SQNet, linear", _BOTH, family="sq-linear"),
+    "sq-ternary": _Recipe("SQNet, ternary", _BOTH, family="sq-ternary"),
+    "sq-binary": _Recipe("SQNet, binary", _BOTH, family="sq-binary"),
+    "sq-parallel": _Recipe("SQNet, parallel windows", _BOTH, family="sq-parallel"),
+    "rfq": _Recipe("RFQNet", _BOTH, family="rfq"),
     "bloom-bits": _Recipe(
         "Bloom filter, bits of joint decoding", _SIGHT, answers=bloom_in_as_many_bits
     ),
@@ -162,7 +178,22 @@ def fixed_table(size: int) -> Table:
     return Table(size // FIXED_DEPTH, FIXED_DEPTH)
 
 
-def count_method(name: str, table: Table, question: Question) -> CountMethod:
+def why_missing(
+    name: str, size: int, question: Question, networks: TrainedNetworks
+) -> str | None:
+    """Why a method cannot answer with sketches of a size, if it cannot."""
+    family = _RECIPES[name].family
+    if family and networks.best(question, size, family=family) is None:
+        return f"no weights of {size} numbers (--weights FOLDER)"
+    return None
+
+
+def count_method(
+    name: str,
+    table: Table,
+    question: Question,
+    networks: TrainedNetworks = NO_NETWORKS,
+) -> CountMethod:
     """A method by its name, one of :data:`COUNT_METHODS`.
 
     Parameters
@@ -173,6 +204,8 @@ def count_method(name: str, table: Table, question: Question) -> CountMethod:
         Of methods of hashed tables; others choose their own, of the same size.
     question : {"frequency", "membership"}
         What is asked.
+    networks : TrainedNetworks
+        Where methods that are networks are taken from.
 
     Examples
     --------
@@ -184,6 +217,14 @@ def count_method(name: str, table: Table, question: Question) -> CountMethod:
     """
     recipe = _RECIPES[name]
     answer: Callable[..., Answers]
+    if recipe.family:
+        network = networks.best(question, table.size, family=recipe.family)
+        if network is None:
+            raise ConfigError(
+                f"{name}: {why_missing(name, table.size, question, networks)}"
+            )
+        answer = partial(network_answers, network=network, question=question)
+        return CountMethod(name, answer, not network.reads_means)
     if recipe.answers is not None:
         answer = partial(recipe.answers, size=table.size, question=question)
     elif recipe.decode is not None:

@@ -14,7 +14,9 @@ from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
     count_method,
     fixed_table,
+    why_missing,
 )
+from sketchlearn.experiments.counts.networks import NO_NETWORKS, TrainedNetworks
 from sketchlearn.experiments.counts.sets import (
     BATCH_SETS,
     CountTask,
@@ -61,10 +63,10 @@ def measure_seconds(
     methods: Sequence[str],
     *,
     folder: str | os.PathLike[str],
+    networks: TrainedNetworks = NO_NETWORKS,
     size: int = 100,
     n_sets: int = BATCH_SETS,
     slow_sets: int = 10,
-    train: Mapping[str, float] | None = None,
 ) -> BatchSeconds:
     """Time each method on a batch of Zipf sets with alpha = 1.
 
@@ -76,17 +78,23 @@ def measure_seconds(
         Of :data:`~sketchlearn.experiments.counts.methods.COUNT_METHODS`.
     folder : path
         May hold ``paper/tables.json``.
+    networks : TrainedNetworks
+        Where methods that are networks are taken from; others are left out.
     size : int
         Numbers of a sketch.
     n_sets, slow_sets : int
         Sets to time, and how many of them slow methods decode.
-    train : mapping, optional
-        Seconds of training by method.
     """
     batch = draw_zipf_batch(task.zipf_rows[0], 1.0, 1.0, seed=0, n_sets=n_sets)
     test, scaled = {}, []
+    train = {}
     for name in methods:
-        method = count_method(name, fixed_table(size), task.name)
+        if why_missing(name, size, task.name, networks):
+            continue
+        method = count_method(name, fixed_table(size), task.name, networks)
+        trained = networks.best(task.name, size, family=name)
+        if trained is not None:
+            train[name] = trained.seconds
         some = batch.first(slow_sets if method.is_slow else None)
         start = time.perf_counter()
         method.answer(some, 0)
@@ -96,7 +104,7 @@ def measure_seconds(
             scaled.append(name)
     path = Path(folder, "paper", "tables.json")
     tables = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return BatchSeconds(test, tuple(scaled), train or {}, tables.get(_TIMES, {}))
+    return BatchSeconds(test, tuple(scaled), train, tables.get(_TIMES, {}))
 
 
 def seconds_table(found: BatchSeconds) -> str:

@@ -33,12 +33,15 @@ __all__ = [
     "exact_answers",
     "hashed_answers",
     "hashed_sums",
+    "short_error",
 ]
 
 Decode = Callable[[sp.csr_array, NDArray[np.int32], int, int], NDArray[np.float64]]
 """From the columns of all items, sums over the rows of each set (n_sets, m), the rows
 of a set and the width of a table: an answer for each item, (n_sets, n_items)."""
 
+
+_ROUNDING_ERROR = 1e-15
 
 _MAPS: Mapping[str, Any] = {
     "count-min": CountMinFeatures,
@@ -146,3 +149,14 @@ def bits_of(sums: NDArray[Any]) -> int:
     """
     largest = int(np.abs(sums).max())
     return max(largest.bit_length() + int(sums.min() < 0), 1)
+
+
+def short_error(value: float) -> str:
+    """Two digits; errors of rounding are 0.
+
+    Examples
+    --------
+    >>> short_error(0.00123), short_error(1e-30)
+    ('1.2e-03', '0')
+    """
+    return "0" if value < _ROUNDING_ERROR else f"{value:.1e}"

@@ -26,6 +26,10 @@ from sketchlearn.experiments.counts.answers import (
     constant_answers,
     hashed_answers,
 )
+from sketchlearn.experiments.counts.informed_methods import (
+    linear_answers,
+    packed_answers,
+)
 from sketchlearn.experiments.counts.joint_methods import (
     bloom_in_as_many_bits,
     joint_answers,
@@ -41,6 +45,7 @@ from sketchlearn.experiments.counts.sets import Question
 __all__ = [
     "COUNT_METHODS",
     "FIXED_DEPTH",
+    "LEARNING",
     "OUR_COUNTS",
     "SEARCHED",
     "count_method",
@@ -114,6 +119,9 @@ class _Recipe:
     family: str = ""
     """Of the paper's networks, for methods that are one."""
 
+    learns: bool = False
+    """Whether it needs training rows of the dataset."""
+
     is_slow: bool = False
 
 
@@ -141,6 +149,17 @@ _RECIPES: Mapping[str, _Recipe] = {
     "sq-binary": _Recipe("SQNet, binary", _BOTH, family="sq-binary"),
     "sq-parallel": _Recipe("SQNet, parallel windows", _BOTH, family="sq-parallel"),
     "rfq": _Recipe("RFQNet", _BOTH, family="rfq"),
+    "sq-tuned": _Recipe("SQNet, linear (f)", _BOTH, family="sq-tuned", learns=True),
+    "linear": _Recipe(
+        "linear MMSE (f)", _BOTH, answers=linear_answers, is_slow=True, learns=True
+    ),
+    "packed": _Recipe(
+        "packed counters (f), ours",
+        _BOTH,
+        answers=packed_answers,
+        is_slow=True,
+        learns=True,
+    ),
     "bloom-bits": _Recipe(
         "Bloom filter, bits of joint decoding", _SIGHT, answers=bloom_in_as_many_bits
     ),
@@ -157,6 +176,9 @@ _RECIPES: Mapping[str, _Recipe] = {
 
 COUNT_METHODS: dict[str, str] = {name: one.label for name, one in _RECIPES.items()}
 """Labels of all methods by name."""
+
+LEARNING = tuple(name for name, one in _RECIPES.items() if one.learns)
+"""Methods that need training rows of a dataset."""
 
 SEARCHED = tuple(name for name, one in _RECIPES.items() if one.is_tuned)
 """Methods whose table comes from a search."""
@@ -183,9 +205,11 @@ def why_missing(
 ) -> str | None:
     """Why a method cannot answer with sketches of a size, if it cannot."""
     family = _RECIPES[name].family
-    if family and networks.best(question, size, family=family) is None:
-        return f"no weights of {size} numbers (--weights FOLDER)"
-    return None
+    if not family or networks.best(question, size, family=family) is not None:
+        return None
+    if family == "sq-tuned":
+        return "it was not fine-tuned (--fine-tune SECONDS, --weights FOLDER)"
+    return f"no weights of {size} numbers (--weights FOLDER)"
 
 
 def count_method(

@@ -48,9 +48,14 @@ class TrainedNetwork:
     seconds: float
     """Of its training."""
 
+    is_tuned: bool = False
+    """Whether it was trained on with rows of a dataset."""
+
     @property
     def family(self) -> str:
         """Which of the paper's networks it is, as methods are named."""
+        if self.is_tuned:
+            return "sq-tuned"
         spec = self.net.spec
         if spec.random:
             return "rfq"
@@ -109,6 +114,10 @@ class TrainedNetworks:
             and learned in (None, not one.activation)
         ]
         return min(matching, key=lambda one: one.score, default=None)
+
+    def with_one(self, network: TrainedNetwork) -> TrainedNetworks:
+        """These, and another one."""
+        return TrainedNetworks((*self.found, network))
 
     def kinds(self, question: str, size: int, attribute: str) -> list[str]:
         """The poolings, or activations, that there are networks of."""

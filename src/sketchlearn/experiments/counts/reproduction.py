@@ -112,7 +112,7 @@ def _evaluate(
     found = evaluate_datasets(
         task, sets, plan.methods,
         networks=networks, size=size, printed=printed_errors(data, task),
-        n_sets=n_sets, slow_sets=slow_sets, say=say,
+        n_sets=n_sets, slow_sets=slow_sets, fine_tune=plan.fine_tune, say=say,
     )  # fmt: skip
     seconds = measure_seconds(
         task, plan.methods,
@@ -161,6 +161,7 @@ def _skipped(
         for name in plan.methods
         for size in plan.sizes
         if (why := why_missing(name, size, task.name, networks))
+        if not (name == "sq-tuned" and (plan.fine_tune or size < max(plan.sizes)))
     )
 
 
@@ -173,7 +174,7 @@ def _draw(
         ("poolings", "SQNet by pooling", results.poolings),
         ("activations", "RFQNet by activation", results.activations),
     ):
-        if errors:
+        if len(errors) > 1:
             path = folder / f"{name}.png"
             drawn.append(draw_network_errors(task, errors, path, title=title))
     if not results.search:
@@ -196,6 +197,11 @@ def _draw(
 _WEIGHTS = click.Option(
     ["--weights"], type=click.Path(), help="Folder of the paper's networks."
 )
+_FINE_TUNE = click.Option(
+    ["--fine-tune"],
+    type=click.FloatRange(0),
+    help="Seconds to train the linear network on with rows of each dataset.",
+)
 _QUICK = "Two datasets, one size, three Zipf laws."
 
 FREQUENCY_EXPERIMENT = Experiment(
@@ -204,7 +210,7 @@ FREQUENCY_EXPERIMENT = Experiment(
     quick=_QUICK,
     plan=CountsPlans(FREQUENCY),
     run=partial(reproduce_counts, FREQUENCY),
-    options=(_WEIGHTS,),
+    options=(_WEIGHTS, _FINE_TUNE),
 )
 
 MEMBERSHIP_EXPERIMENT = Experiment(
@@ -213,5 +219,5 @@ MEMBERSHIP_EXPERIMENT = Experiment(
     quick=_QUICK,
     plan=CountsPlans(MEMBERSHIP),
     run=partial(reproduce_counts, MEMBERSHIP),
-    options=(_WEIGHTS,),
+    options=(_WEIGHTS, _FINE_TUNE),
 )

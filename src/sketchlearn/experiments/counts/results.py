@@ -91,7 +91,7 @@ class CountsResults:
 
 
 def _network_tables(errors: NetworkErrors, title: str) -> list[str]:
-    if not errors:
+    if len(errors) < 2:
         return []
     laws = list(next(iter(errors.values())))
     heads = ["mean square error", *(f"alpha {law.alpha:g}" for law in laws)]

@@ -9,9 +9,10 @@ from typing import Literal, final
 
 import numpy as np
 
-from sketchlearn.experiments.counts.answers import CountMethod
+from sketchlearn.experiments.counts.answers import CountMethod, short_error
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
+    LEARNING,
     SEARCHED,
     count_method,
     fixed_table,
@@ -126,10 +127,11 @@ def evaluate_zipf(
     say : callable
         Receives lines of progress.
     """
-    found: ZipfErrors = {name: {size: {} for size in sizes} for name in methods}
+    shown = [name for name in methods if name not in LEARNING]
+    found: ZipfErrors = {name: {size: {} for size in sizes} for name in shown}
     for law in laws:
         for size in sizes:
-            for name in methods:
+            for name in shown:
                 if why_missing(name, size, task.name, networks):
                     continue
                 table = fixed_table(size)
@@ -231,7 +233,7 @@ def bytes_table(task: CountTask, errors: ZipfErrors) -> str:
                 if law in found[size]:
                     one = found[size][law]
                     weight: list[Cell] = [one.numbers, one.bits, one.n_bytes]
-                    error: list[Cell] = [f"{one.error:.1e}", f"{one.deviation:.0e}"]
+                    error: list[Cell] = [short_error(one.error), f"{one.deviation:.0e}"]
                     label = COUNT_METHODS[name]
                     rows.append([label, size, law.n_rows, *weight, *error, one.n_sets])
     heads = ["sketch", "m", "N", "numbers", "bits", "bytes", "error", "±", "sets"]
@@ -246,4 +248,4 @@ def bytes_table(task: CountTask, errors: ZipfErrors) -> str:
 
 
 def _error(point: ZipfPoint | None) -> str:
-    return "-" if point is None else f"{point.error:.1e}"
+    return "-" if point is None else short_error(point.error)

@@ -12,6 +12,7 @@ from sketchlearn.version import __version__ as __version__
 
 # Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
+    from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.kmeans import CompressiveKMeans
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.counters import CounterFeatures
     from sketchlearn.features.cross_moments import CrossMomentFeatures
     from sketchlearn.features.fourier import FourierFeatures
     from sketchlearn.features.harmonics import HarmonicFeatures
@@ -35,14 +37,18 @@ if TYPE_CHECKING:
     from sketchlearn.features.nystrom import NystromFeatures
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
+    from sketchlearn.features.table import TableFeatures
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
+    from sketchlearn.rows.open_items import open_items
     from sketchlearn.rows.open_rows import open_rows
+    from sketchlearn.rows.vocabulary import Vocabulary
     from sketchlearn.sketching.sketch import Sketch
+    from sketchlearn.sketching.sketch_items import sketch_items
     from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet
     from sketchlearn.sqnet_spec import SQNetSpec
@@ -62,6 +68,7 @@ _HOMES = {
     "ConcatenatedFeatures": "features.composition",
     "CountMinFeatures": "features.hashing",
     "CountSketchFeatures": "features.hashing",
+    "CounterFeatures": "features.counters",
     "CrossMomentFeatures": "features.cross_moments",
     "FourierFeatures": "features.fourier",
     "HarmonicFeatures": "features.harmonics",
@@ -76,6 +83,8 @@ _HOMES = {
     "SQNetSpec": "sqnet_spec",
     "Scaling": "features.scaling",
     "Sketch": "sketching.sketch",
+    "TableFeatures": "features.table",
+    "Vocabulary": "rows.vocabulary",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "dumps": "storage.sketches",
@@ -84,11 +93,14 @@ _HOMES = {
     "load_model": "registry",
     "loads": "storage.sketches",
     "merge_disjoint": "privacy.released",
+    "open_items": "rows.open_items",
     "open_rows": "rows.open_rows",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
+    "sketch_items": "sketching.sketch_items",
     "sketch_rows": "sketching.sketch_rows",
+    "suggest_size": "decoders.counts.table_sizes",
 }
 
 __all__ = [
@@ -105,6 +117,7 @@ __all__ = [
     "ConcatenatedFeatures",
     "CountMinFeatures",
     "CountSketchFeatures",
+    "CounterFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
     "HarmonicFeatures",
@@ -119,6 +132,8 @@ __all__ = [
     "SQNetSpec",
     "Scaling",
     "Sketch",
+    "TableFeatures",
+    "Vocabulary",
     "audit",
     "clipped",
     "dumps",
@@ -127,11 +142,14 @@ __all__ = [
     "load_model",
     "loads",
     "merge_disjoint",
+    "open_items",
     "open_rows",
     "release",
     "release_by_label",
     "save",
+    "sketch_items",
     "sketch_rows",
+    "suggest_size",
 ]
 # End of the public names.
 

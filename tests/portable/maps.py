@@ -17,6 +17,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
@@ -31,6 +32,7 @@ from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.registry import is_built_in, known_kinds, map_class
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.networks.forward import NetworkSpec
 
 __all__ = [
@@ -253,6 +255,16 @@ MAPS: dict[str, Case] = {
         lambda: CountSketchFeatures(9, width=4, depth=3, seed=8), 34, 2**44, 64.0
     ),
     "bloom": Case(lambda: BloomFeatures(9, width=16, depth=2), 34, 2**44, 64.0),
+    "counters": Case(lambda: CounterFeatures(9), 34, 2**44, 64.0),
+    "table": Case(
+        lambda: TableFeatures(
+            [[word(4 * i + j, 5) % 7 - 3 for j in range(4)] for i in range(9)],
+            value_bound=1024.0,
+        ),
+        34,
+        2**44,
+        16.0,
+    ),
     "concatenated": Case(
         lambda: ConcatenatedFeatures(
             [

@@ -316,6 +316,18 @@ def hashes(phi, row):
     return [value for table in sums for value in table]
 
 
+def counters(phi, row):
+    return steps(row, phi.frac_bits)
+
+
+def table(phi, row):
+    held = steps(row, phi.frac_bits)
+    columns = zip(*plain(phi.table), strict=True)
+    return [
+        sum(a * int(b) for a, b in zip(held, column, strict=True)) for column in columns
+    ]
+
+
 # Cells
 
 
@@ -476,6 +488,8 @@ _KINDS = {
     "count-min": hashes,
     "count-sketch": hashes,
     "bloom": hashes,
+    "counters": counters,
+    "table": table,
     "cells": cells,
     "network": network,
     "concatenated": concatenated,

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchlearn.arithmetic.elementary import cosines_of_turns, log, sequential_sum
 
-__all__ = ["Draws", "hash_keys"]
+__all__ = ["GOLDEN", "Draws", "hash_keys"]
 
-_GOLDEN = 0x9E3779B97F4A7C15
+GOLDEN = 0x9E3779B97F4A7C15
 """Step of splitmix64: 2**64 over the golden ratio, odd. Part of every drawn weight."""
 
 
@@ -40,7 +40,7 @@ class Draws:
         """64 random bits each."""
         places = np.arange(self._next, self._next + count, dtype=np.uint64)
         self._next += count
-        return hash_keys(places * np.uint64(_GOLDEN), self._seed)
+        return hash_keys(places * np.uint64(GOLDEN), self._seed)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
         """In (0, 1), odd multiples of :math:`2^{-53}`."""
@@ -85,9 +85,9 @@ def hash_keys(keys: ArrayLike, seed: int) -> NDArray[np.uint64]:
     # Two rounds, so that neighbouring seeds do not give shifted hash sequences.
     start = np.uint64(0)
     if seed:
-        start = _mix(np.array([seed * _GOLDEN % 2**64], np.uint64))[0]
+        start = _mix(np.array([seed * GOLDEN % 2**64], np.uint64))[0]
     with np.errstate(over="ignore"):
-        return _mix(np.asarray(keys, np.uint64) + (start + np.uint64(_GOLDEN)))
+        return _mix(np.asarray(keys, np.uint64) + (start + np.uint64(GOLDEN)))
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -101,6 +101,7 @@ def summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
         "bytes": n_bytes,
         "rows": made.count,
         "numbers": made.size,
+        "packed bytes": made.packed_bytes,
         "features": made.features.kind,
         "version": made.features.version,
         "columns": made.columns or made.features.n_features,

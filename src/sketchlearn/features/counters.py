@@ -45,9 +45,9 @@ class CounterFeatures(AbstractItemMap):
     ----------
     n_items : int, optional
         Size of the vocabulary, whose items have the keys 0, 1, 2 and so on.
-    keys : array of uint64, optional
+    stored : mapping with an array "keys", optional
         Keys of the items instead, all different, in the order of the counters; rows
-        cannot be written out then.
+        cannot be written out then. See :meth:`of_keys`.
     value_bound, row_items : optional
         As for :class:`~sketchlearn.CountMinFeatures`.
     origin : {"declared", "data"}
@@ -72,13 +72,13 @@ class CounterFeatures(AbstractItemMap):
     def __init__(
         self,
         n_items: int = 0,
-        keys: ArrayLike | None = None,
+        stored: Mapping[str, NDArray[Any]] | None = None,
         *,
         value_bound: float | None = None,
         row_items: int | None = None,
         origin: Origin = "declared",
     ) -> None:
-        self.keys = None if keys is None else np.array(keys, np.uint64)
+        self.keys = np.array(stored["keys"], np.uint64) if stored else None
         if (self.keys is None) == (n_items == 0):
             raise FeatureMapError("give n_items or keys, and not both.")
         size = n_items if self.keys is None else len(np.unique(self.keys))
@@ -96,6 +96,17 @@ class CounterFeatures(AbstractItemMap):
             value_bound=require_value_bound(row_items, value_bound),
             norm_bound=norm_bound,
         )
+
+    @classmethod
+    def of_keys(cls, keys: ArrayLike, **options: Any) -> CounterFeatures:
+        """Counters of the items that have these keys.
+
+        Examples
+        --------
+        >>> CounterFeatures.of_keys([7, 2**63]).sketch_size
+        2
+        """
+        return cls(stored={"keys": np.array(keys, np.uint64)}, **options)
 
     @property
     @override

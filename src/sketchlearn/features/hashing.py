@@ -63,6 +63,7 @@ class _AbstractHashFeatures(AbstractItemMap):
         "row_items": or_none(SIZE),
     }
     signed: ClassVar[bool] = False
+    counts_items: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -247,9 +248,7 @@ class CountMinFeatures(_AbstractHashFeatures):
     @override
     def is_possible_total(self, total: Int128Array, count: int) -> bool:
         # Every item is in one bucket of each table: all tables hold the same sum.
-        cells = total.to_ints()
-        starts = range(0, len(cells), self.width)
-        return len({sum(cells[i : i + self.width]) for i in starts}) == 1
+        return len(set(total.block_sums(self.width))) == 1
 
     @override
     def evaluate(
@@ -312,9 +311,8 @@ class BloomFeatures(_AbstractHashFeatures):
 
     @override
     def is_possible_total(self, total: Int128Array, count: int) -> bool:
-        unit = 1 << self.frac_bits  # a row is in a bucket, or it is not
-        whole = all(value % unit == 0 for value in total.to_ints())
-        return whole and total.within(0, count * unit)
+        bits = self.frac_bits  # a row is in a bucket, or it is not
+        return total.within(0, count << bits) and total.in_units(bits) is not None
 
     @override
     def evaluate(

@@ -20,6 +20,7 @@ __all__ = [
     "Columns",
     "check_columns",
     "check_encodings",
+    "find_positions",
     "lay_out_columns",
     "select_features",
 ]
@@ -98,7 +99,7 @@ def lay_out_columns(
             f"{piece.source} has no columns: 0 feature(s) (shape=({piece.n_rows}, 0)) "
             "while a minimum of 1 is required."
         )
-    positions = _positions(piece, columns)
+    positions = find_positions(piece, columns)
     names = None
     if piece.names is not None:
         names = tuple(piece.names[position] for position in positions)
@@ -201,7 +202,8 @@ def check_encodings(
     return checked
 
 
-def _positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
+def find_positions(piece: Piece, columns: Columns) -> tuple[int, ...]:
+    """Positions of the columns of a piece that were asked for."""
     names, width = piece.names, len(piece.types)
     if names is not None and len(set(names)) < width:
         name = Counter(names).most_common(1)[0][0]

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,10 @@ _MISSING = ("", "na", "n/a", "#n/a", "null", "none", "?", "-")
 
 
 def csv_piece(
-    path: Path, encoded: Mapping[str, pa.DataType], header: bool | None
+    path: Path,
+    encoded: Mapping[str, pa.DataType],
+    header: bool | None,
+    ids: str | int | None = None,
 ) -> Piece:
     """Open an existing CSV file; see :func:`sketchlearn.rows.files.file_piece`."""
     csv = importlib.import_module("pyarrow.csv")
@@ -41,13 +45,18 @@ def csv_piece(
         )
     whole = {field.name for field in found if pa.types.is_integer(field.type)}
     types = {field.name: encoded.get(field.name, _read_as(field)) for field in found}
+    if ids in types:
+        types[ids] = _ids_as(found.field(ids))
 
     def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
         names = [found.names[position] for position in positions]
         convert = csv.ConvertOptions(
-            include_columns=names, column_types={name: types[name] for name in names}
+            include_columns=names,
+            column_types={name: types[name] for name in names},
+            **_missing_ids(names == [ids] and types[names[0]] == pa.string()),
         )
-        checked = [name for name in names if name in whole and name not in encoded]
+        kept = {*encoded, ids}
+        checked = [name for name in names if name in whole and name not in kept]
         row = 0
         with blaming(path):
             file = csv.open_csv(path, read_options=reading, convert_options=convert)
@@ -69,6 +78,16 @@ def _read_as(field: pa.Field) -> pa.DataType:
     """
     is_unsure = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
     return pa.float64() if is_unsure else field.type
+
+
+def _ids_as(field: pa.Field) -> pa.DataType:
+    """Type of a column of ids: integers if the first block has no others, or text."""
+    return pa.int64() if pa.types.is_integer(field.type) else pa.string()
+
+
+def _missing_ids(is_text: bool) -> dict[str, Any]:
+    """Of ids that are texts an empty one is missing, and NA is one like others."""
+    return {"strings_can_be_null": True, "null_values": [""]} if is_text else {}
 
 
 def _may_be_row(names: Sequence[str]) -> bool:

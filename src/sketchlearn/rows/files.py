@@ -24,7 +24,10 @@ __all__ = ["file_piece"]
 
 
 def file_piece(
-    path: Path, encoded: Mapping[str, pa.DataType], header: bool | None = None
+    path: Path,
+    encoded: Mapping[str, pa.DataType],
+    header: bool | None = None,
+    ids: str | int | None = None,
 ) -> Piece:
     """Open one file by its suffix.
 
@@ -36,6 +39,8 @@ def file_piece(
         Types in which to read columns of text files that will be one-hot encoded.
     header : bool, optional
         Whether a text file begins with names; refused where the file does not tell.
+    ids : str or int, optional
+        Column of text files that holds ids: integers or text, and no decimals.
     """
     kind = format_of(path)
     if header is not None and kind != "CSV":
@@ -43,7 +48,7 @@ def file_piece(
     if kind == "Parquet":
         return parquet_piece(path)
     if kind == "CSV":
-        return csv_piece(path, encoded, header)
+        return csv_piece(path, encoded, header, ids)
     return _arrow_piece(path) if kind == "Arrow" else _npy_piece(path)
 
 

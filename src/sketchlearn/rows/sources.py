@@ -23,7 +23,7 @@ from sketchlearn.rows.kinds import RowsKind, kind_of
 from sketchlearn.rows.paths import find_files
 from sketchlearn.rows.pieces import Piece
 
-__all__ = ["Source", "open_source", "refuse_empty"]
+__all__ = ["Source", "claim_stream", "open_source", "refuse_empty"]
 
 _READERS: dict[RowsKind, Callable[[Any], Piece]] = {
     RowsKind.ARRAY: arrays.from_array,
@@ -111,7 +111,11 @@ class Source:
 
 
 def open_source(
-    data: Any, encodings: Mapping[str, pa.Array], *, header: bool | None = None
+    data: Any,
+    encodings: Mapping[str, pa.Array],
+    *,
+    header: bool | None = None,
+    ids: str | int | None = None,
 ) -> Source:
     """Tell what an input is, and open its first piece.
 
@@ -121,12 +125,14 @@ def open_source(
         As in :func:`sketchlearn.rows.open_rows.open_rows`.
     encodings : mapping of column name to Arrow array
         Categories of the columns to one-hot encode.
+    ids : str or int, optional
+        Column that holds ids, which text files show as integers or text.
     """
-    source = _describe(data, encodings, header)
+    source = _describe(data, encodings, header, ids)
     items = data if isinstance(data, list | tuple) else [data]
     for item in items if source.once else []:
         if isinstance(item, Iterator | pa.RecordBatchReader):
-            _claim(item)
+            claim_stream(item)
     source.open()
     return source
 
@@ -141,7 +147,7 @@ def refuse_empty(source: str, dropped: int = 0) -> NoReturn:
     raise RowsError(f"0 rows in {source}; at least 1 is needed. Nothing was added.")
 
 
-def _claim(stream: Any) -> None:
+def claim_stream(stream: Any) -> None:
     """Refuse an iterator that was opened before: its first rows are gone."""
     if id(stream) in _OPENED or id(stream) in _HELD:
         raise RowsError(
@@ -158,11 +164,14 @@ def _claim(stream: Any) -> None:
 
 
 def _describe(
-    data: Any, encodings: Mapping[str, pa.Array], header: bool | None
+    data: Any,
+    encodings: Mapping[str, pa.Array],
+    header: bool | None,
+    ids: str | int | None,
 ) -> Source:
     kind = kind_of(data)
     if kind is RowsKind.FILES:
-        return _file_source(data, encodings, header)
+        return _file_source(data, encodings, header, ids)
     if header is not None:
         raise RowsError("header is for CSV files; leave it out for other data.")
     if kind in (RowsKind.BATCHES, RowsKind.ITERATOR):
@@ -181,13 +190,16 @@ def _to_piece(data: Any) -> Piece | None:
 
 
 def _file_source(
-    data: Any, encodings: Mapping[str, pa.Array], header: bool | None
+    data: Any,
+    encodings: Mapping[str, pa.Array],
+    header: bool | None,
+    ids: str | int | None,
 ) -> Source:
     paths, text = find_files(data)
     encoded = {name: _text_type(known.type) for name, known in encodings.items()}
 
     def pieces() -> Iterator[Piece]:
-        return (file_piece(path, encoded, header) for path in paths)
+        return (file_piece(path, encoded, header, ids) for path in paths)
 
     n_rows: int | None = None
     if not any(".csv" in Path(path).name.lower() for path in paths):

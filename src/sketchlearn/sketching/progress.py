@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
+from typing import Protocol, TypeVar
 
 import click
-
-from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.values import Floats
 
 __all__ = ["with_progress"]
 
@@ -17,14 +15,27 @@ LONG_INPUT = 200_000
 """Rows from which progress is shown without being asked for."""
 
 
-def with_progress(batches: Batches) -> Iterator[Floats]:
+_Batch = TypeVar("_Batch", bound=Sized)
+_Given = TypeVar("_Given", bound=Sized, covariant=True)
+
+
+class _Batches(Protocol[_Given]):
+    """What is asked of opened rows here."""
+
+    n_rows: int | None
+    progress: bool | None
+
+    def __iter__(self) -> Iterator[_Given]: ...
+
+
+def with_progress(batches: _Batches[_Batch]) -> Iterator[_Batch]:
     """The batches; how many rows they had is shown on stderr if it is a terminal.
 
     Nothing is read, and nothing shown, before the first of them is asked for.
 
     Parameters
     ----------
-    batches : Batches
+    batches : Batches or ItemBatches
         Whether progress is wanted was said where they were opened; otherwise it is
         shown for long inputs.
     """
@@ -39,7 +50,7 @@ def with_progress(batches: Batches) -> Iterator[Floats]:
         yield from _with_bar(batches, n_rows)
 
 
-def _with_bar(batches: Iterable[Floats], n_rows: int) -> Iterator[Floats]:
+def _with_bar(batches: Iterable[_Batch], n_rows: int) -> Iterator[_Batch]:
     with click.progressbar(length=n_rows, label="rows", file=sys.stderr) as bar:
         for batch in batches:
             yield batch
@@ -47,7 +58,7 @@ def _with_bar(batches: Iterable[Floats], n_rows: int) -> Iterator[Floats]:
         bar.update(n_rows - bar.pos)  # rows that were left out
 
 
-def _counted(batches: Iterable[Floats], delay: float) -> Iterator[Floats]:
+def _counted(batches: Iterable[_Batch], delay: float) -> Iterator[_Batch]:
     """Count the rows of an input whose length nobody knows."""
     count, shown, due = 0, False, time.monotonic() + delay
     try:

@@ -9,8 +9,9 @@ so that a process forked later finds none to wait for.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
@@ -24,6 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["RowThreads"]
 
+_P = TypeVar("_P")
 _T = TypeVar("_T")
 
 _FEWEST = 2048
@@ -78,13 +80,38 @@ class RowThreads:
         count = min(self.count, len(rows) // _FEWEST)
         if count < 2:
             return [function(rows, 0)]
-        if self._pool is None:
-            self._stack.enter_context(_SINGLE)
-            self._pool = self._stack.enter_context(ThreadPoolExecutor(self.count))
+        pool = self._started()
         size = -(-len(rows) // count)
         starts = range(0, len(rows), size)
         parts = [rows[start : start + size] for start in starts]
-        return list(self._pool.map(function, parts, starts))
+        return list(pool.map(function, parts, starts))
+
+    def map_parts(
+        self, function: Callable[[_P], _T], parts: Iterable[_P]
+    ) -> Iterator[_T]:
+        """Results for parts that are read meanwhile, in their order.
+
+        As many as there are threads are read before they are all worked on: readers
+        and workers that hold Python's lock in turn would only wait for one another.
+
+        Parameters
+        ----------
+        function : callable
+            Of one part; pure.
+        parts : iterable
+        """
+        rest = iter(parts)
+        while some := list(itertools.islice(rest, self.count)):
+            if len(some) < 2:
+                yield from map(function, some)
+            else:
+                yield from self._started().map(function, some)
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._stack.enter_context(_SINGLE)
+            self._pool = self._stack.enter_context(ThreadPoolExecutor(self.count))
+        return self._pool
 
 
 @final

@@ -1,0 +1,246 @@
+"""Blocks of rows of items: some rows as they were given, not yet hashed.
+
+A list, a column, a sparse or a dense table is cut into blocks of bounded size; each
+becomes :class:`~sketchlearn.rows.items.ItemRows` by itself, in whatever thread.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NoReturn, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sketchlearn.errors import RowsError
+from sketchlearn.rows.ids import Ids, Place, ids_of
+from sketchlearn.rows.items import ItemRows, Keys
+from sketchlearn.rows.keys import Texts
+from sketchlearn.rows.vocabulary import Vocabulary, refuse_unknown
+
+__all__ = [
+    "BLOCK_IDS",
+    "ItemBlock",
+    "blocks_of_arrow",
+    "blocks_of_dense",
+    "blocks_of_ids",
+    "blocks_of_rows",
+    "blocks_of_sparse",
+]
+
+BLOCK_IDS = 2**17
+"""Ids that are converted and hashed together."""
+
+_MOST_TIMES = 2**32
+"""Counts of an item in a row are below it, so that totals of a block are exact."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ItemBlock:
+    """Some rows and the ids of the items they hold.
+
+    Parameters
+    ----------
+    ids : Ids
+        Items of the first row, then of the second, and so on; positions in the
+        vocabulary if ``is_table``.
+    n_rows : int
+    place : Place
+        Where the rows are, for messages.
+    starts, values : int64 array, or None
+        As of :class:`~sketchlearn.rows.items.ItemRows`.
+    is_table : bool
+        Whether the rows were written out, with a number for each item.
+    """
+
+    ids: Ids
+    n_rows: int
+    place: Place
+    starts: NDArray[np.int64] | None = None
+    values: NDArray[np.int64] | None = None
+    is_table: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What items are named by."""
+        if self.is_table:
+            return "counts"
+        return "texts" if isinstance(self.ids.values, Texts) else "integers"
+
+    def items(self, vocabulary: Vocabulary | None = None) -> ItemRows:
+        """The rows by the keys of their items, which the vocabulary has, if any."""
+        if self.is_table and vocabulary is not None and vocabulary.is_listed:
+            assert isinstance(self.ids.values, np.ndarray)
+            keys = vocabulary.keys[self.ids.values]
+            return ItemRows(keys, self.n_rows, self.starts, self.values)
+        if self.starts is not None:
+            keys = self.ids.keys()
+            self._require_known(keys, vocabulary)
+            return ItemRows(keys, self.n_rows, self.starts, self.values)
+        keys, times = self._tally(vocabulary)
+        self._require_known(keys, vocabulary)
+        return ItemRows(keys, self.n_rows, None, times)
+
+    def _tally(
+        self, vocabulary: Vocabulary | None
+    ) -> tuple[Keys, NDArray[np.int64] | None]:
+        """Items of a stream, and how many rows hold them where that is cheap to say."""
+        keys, codes = self.ids.listed_keys(), self.ids.codes
+        if codes is None and len(keys) and int(keys.max()) < 4 * len(keys):
+            codes = keys.view(np.int64)
+            keys = np.arange(int(keys.max()) + 1, dtype=np.uint64)
+        if codes is not None:
+            times = np.bincount(codes, minlength=len(keys))
+            held = np.flatnonzero(times)
+            return keys[held], times[held]
+        if vocabulary is not None and vocabulary.is_listed:
+            return np.unique(keys, return_counts=True)
+        return keys, None
+
+    def _require_known(self, keys: Keys, vocabulary: Vocabulary | None) -> None:
+        if vocabulary is None or not (vocabulary.find(keys) < 0).any():
+            return
+        place = replace(self.place, starts=self.starts)
+        refuse_unknown(place, int(np.argmax(vocabulary.find(self.ids.keys()) < 0)))
+
+
+def blocks_of_ids(
+    data: Sequence[Any] | NDArray[Any], place: Place
+) -> Iterator[ItemBlock]:
+    """A list, tuple or array of ids: rows of one item each."""
+    for first in range(0, len(data), BLOCK_IDS):
+        here = replace(place, row=place.row + first)
+        ids = ids_of(data[first : first + BLOCK_IDS], here)
+        yield ItemBlock(ids, len(ids), here)
+
+
+def blocks_of_rows(data: Sequence[Any], place: Place) -> Iterator[ItemBlock]:
+    """A list of rows, each a set, list, tuple or array of ids."""
+    size = BLOCK_IDS // 8
+    for first in range(0, len(data), size):
+        part = data[first : first + size]
+        for position, row in enumerate(part):
+            if not _is_row(row):
+                _refuse_row(place, place.row + first + position, row)
+        starts = np.zeros(len(part) + 1, np.int64)
+        np.cumsum([len(row) for row in part], out=starts[1:])
+        here = Place(place.source, place.row + first, starts)
+        ids = ids_of(list(chain.from_iterable(part)), here)
+        yield ItemBlock(ids, len(part), here, starts)
+
+
+def _is_row(row: Any) -> bool:
+    if isinstance(row, set | frozenset | list | tuple | range):
+        return True
+    return not isinstance(row, str | bytes) and len(getattr(row, "shape", ())) == 1
+
+
+def _refuse_row(place: Place, number: int, row: Any) -> NoReturn:
+    what = "is missing" if row is None else f"is a {type(row).__name__}"
+    raise RowsError(
+        f"row {number} of the input ({place.source}) {what}, and others are lists or "
+        "sets of ids. Nothing was added. Give every row as a list or set of its ids; "
+        "one that holds nothing is an empty one."
+    )
+
+
+def blocks_of_arrow(column: pa.Array, place: Place) -> Iterator[ItemBlock]:
+    """A column of ids, or of lists of ids."""
+    kind = column.type
+    if not pa.types.is_nested(kind):
+        size = BLOCK_IDS
+        if pa.types.is_dictionary(kind):  # which is hashed once a block
+            size = max(size, 4 * len(column.dictionary))
+        for first in range(0, len(column), size):
+            here = replace(place, row=place.row + first)
+            part = column.slice(first, size)
+            yield ItemBlock(ids_of(part, here), len(part), here)
+        return
+    compute = importlib.import_module("pyarrow.compute")
+    try:
+        lengths = compute.list_value_length(column)
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise RowsError(
+            f"ids of {place.source} have the type {kind}. Nothing was added. Pass a "
+            "column of ids, or of lists of ids."
+        ) from error
+    if lengths.null_count:
+        missing = lengths.is_null().to_numpy(zero_copy_only=False)
+        _refuse_row(place, place.row + int(missing.argmax()), None)
+    size = BLOCK_IDS // 8
+    for first in range(0, len(column), size):
+        part = column.slice(first, size)
+        starts = np.zeros(len(part) + 1, np.int64)
+        np.cumsum(lengths.slice(first, size).to_numpy(), out=starts[1:])
+        here = Place(place.source, place.row + first, starts)
+        yield ItemBlock(ids_of(part.flatten(), here), len(part), here, starts)
+
+
+def blocks_of_sparse(matrix: Any, place: Place) -> Iterator[ItemBlock]:
+    """A SciPy sparse matrix, rows by items: how often each row holds each item."""
+    rows = matrix.tocsr()
+    row = 0
+    while row < rows.shape[0]:
+        most = int(rows.indptr[row]) + BLOCK_IDS
+        until = int(np.searchsorted(rows.indptr, most, side="right")) - 1
+        stop = min(max(row + 1, until), row + BLOCK_IDS)
+        starts = rows.indptr[row : stop + 1].astype(np.int64)
+        inside = slice(int(starts[0]), int(starts[-1]))
+        columns, times = rows.indices[inside], rows.data[inside]
+        owners = np.repeat(np.arange(stop - row), np.diff(starts))
+        here = replace(place, row=place.row + row)
+        yield _counted(owners, columns, times, stop - row, here)
+        row = stop
+
+
+def blocks_of_dense(batch: NDArray[Any], place: Place) -> Iterator[ItemBlock]:
+    """A dense table of numbers, rows by items."""
+    owners, columns = np.nonzero(batch)
+    yield _counted(owners, columns, batch[owners, columns], len(batch), place)
+
+
+def _counted(
+    owners: NDArray[np.int64],
+    columns: NDArray[np.integer],
+    times: NDArray[Any],
+    n_rows: int,
+    place: Place,
+) -> ItemBlock:
+    """Rows by the counts they hold, which were written out."""
+    if times.dtype.kind == "b":
+        values = times.astype(np.int64)
+    else:
+        with np.errstate(invalid="ignore"):
+            values = times.astype(np.int64)
+            good = (values == times) & (times >= 0) & (times < _MOST_TIMES)
+        if not good.all():
+            row = place.row + int(owners[np.argmin(good)])
+            _refuse_count(place, row, times[np.argmin(good)])
+    held = values > 0
+    if not held.all():
+        owners, columns, values = owners[held], columns[held], values[held]
+    starts = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=n_rows), out=starts[1:])
+    here = replace(place, starts=starts)
+    once = not len(values) or int(values.max()) == 1
+    ids = Ids(columns.astype(np.int64, copy=False))
+    return ItemBlock(ids, n_rows, here, starts, None if once else values, is_table=True)
+
+
+def _refuse_count(place: Place, row: int, value: Any) -> NoReturn:
+    what = "a count that is no whole number"
+    if value != value:
+        what = "NaN where a count should be"
+    elif value < 0:
+        what = "a negative count"
+    elif value >= _MOST_TIMES:
+        what = "a count of 2**32 or more"
+    raise RowsError(
+        f"row {row} of the input ({place.source}) holds {what}. Nothing was added. "
+        "Counts are whole numbers from 0 on."
+    )

@@ -1,0 +1,217 @@
+"""Vocabularies: which items there are, said beforehand or found while reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sketchlearn.errors import RowsError
+from sketchlearn.rows.ids import Ids, Place, arrow_of, ids_of
+from sketchlearn.rows.items import Keys
+from sketchlearn.rows.keys import Texts, integer_keys
+
+__all__ = ["Vocabulary", "VocabularyFit"]
+__public__ = ["Vocabulary"]
+
+Item = int | str | bytes
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Different items in a fixed order.
+
+    Parameters
+    ----------
+    declared : int, or list, array, Series or Arrow array of ids
+        How many items there are, whose ids are then 0, 1, 2 and so on; or their ids,
+        all different and none missing: integers, texts or bytes.
+
+    Examples
+    --------
+    >>> fruit = Vocabulary(["apple", "pear", "plum"])
+    >>> len(fruit), fruit.positions_of(["plum", "apple"]).tolist()
+    (3, [2, 0])
+    >>> fruit.take([1]), Vocabulary(1000).take([7, 8])
+    (['pear'], [7, 8])
+    """
+
+    declared: Any
+
+    def __post_init__(self) -> None:
+        declared, place = self.declared, Place("the vocabulary")
+        if isinstance(declared, int | np.integer) and not isinstance(declared, bool):
+            if not 0 < declared < 2**48:
+                raise RowsError(
+                    f"a vocabulary has from 1 to 2**48 - 1 items; got {declared}."
+                )
+            object.__setattr__(self, "declared", int(declared))
+            return
+        if isinstance(declared, str | bytes):
+            raise RowsError("a vocabulary is a list of ids, and not a single text.")
+        if isinstance(declared, Iterable) and not hasattr(declared, "__array__"):
+            is_arrow = hasattr(declared, "__arrow_c_stream__")
+            declared = declared if is_arrow else list(declared)
+        ids = ids_of(declared, place)
+        if not len(ids):
+            raise RowsError("a vocabulary has at least 1 item; got an empty list.")
+        listed = _listed(declared, ids, place)
+        object.__setattr__(self, "declared", listed)
+        object.__setattr__(self, "keys", ids.keys())
+        twice = np.flatnonzero(np.diff(self.keys[self._order]) == 0)
+        if len(twice):
+            one, other = np.sort(self._order[twice[0] : twice[0] + 2]).tolist()
+            raise RowsError(
+                f"items {one} and {other} of the vocabulary are the same, or have the "
+                "same 64-bit key. Name every item once."
+            )
+
+    def __len__(self) -> int:
+        if isinstance(self.declared, int):
+            return self.declared
+        return len(self.declared)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether ids were listed; their keys are then no positions."""
+        return not isinstance(self.declared, int)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Key of each item, in order."""
+        return np.arange(len(self), dtype=np.uint64)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self.keys)
+
+    @cached_property
+    def _sorted(self) -> Keys:
+        return self.keys[self._order]
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """Ids of all items, in order."""
+        if isinstance(self.declared, int):
+            return range(self.declared)
+        listed: list[Item] = self.declared.to_pylist()
+        return listed
+
+    def take(self, positions: Sequence[int] | NDArray[np.integer]) -> list[Item]:
+        """Ids of the items at some positions."""
+        if isinstance(self.declared, int):
+            return [int(position) for position in positions]
+        chosen = self.declared.take(pa.array(positions, pa.int64()))
+        listed: list[Item] = chosen.to_pylist()
+        return listed
+
+    def positions_of(self, ids: Any) -> NDArray[np.int64]:
+        """Position of each id; one that is not in the vocabulary is refused."""
+        place = Place("the ids")
+        keys = ids_of(ids, place).keys()
+        found = self.find(keys)
+        if (found < 0).any():
+            refuse_unknown(place, int(np.argmax(found < 0)))
+        return found
+
+    def find(self, keys: Keys) -> NDArray[np.int64]:
+        """Position of each key, or -1."""
+        if not self.is_listed:
+            inside = keys < np.uint64(len(self))
+            return np.where(inside, keys, np.uint64(0)).view(np.int64) - ~inside
+        places = np.searchsorted(self._sorted, keys)
+        found = self._order[np.minimum(places, len(self) - 1)]
+        return np.where(self.keys[found] == keys, found, -1)
+
+
+def _listed(declared: Any, ids: Ids, place: Place) -> pa.Array:
+    """Ids as an Arrow array that tells texts from bytes."""
+    if isinstance(ids.values, np.ndarray):
+        return pa.array(ids.values if ids.codes is None else ids.values[ids.codes])
+    listed = arrow_of(declared, place)
+    if pa.types.is_dictionary(listed.type):
+        return listed.cast(listed.type.value_type)
+    return listed
+
+
+def refuse_unknown(place: Place, position: int) -> NoReturn:
+    """Say where the data hold an item that was not declared."""
+    raise RowsError(
+        f"the item in {place.of(position)} is not in the declared vocabulary. Nothing "
+        "was added. Declare a vocabulary that has it, or leave the vocabulary open."
+    )
+
+
+@final
+class VocabularyFit:
+    """The different items of ids that are read, in the order they first come in.
+
+    Memory grows with the different items, and not with the ids.
+
+    Examples
+    --------
+    >>> fit = VocabularyFit()
+    >>> for part in (["b", "a", "b"], ["a", "c"]):
+    ...     fit.add(ids_of(part, Place("the ids")))
+    >>> fit.vocabulary().items
+    ['b', 'a', 'c']
+    """
+
+    def __init__(self) -> None:
+        self._known = np.zeros(0, np.uint64)
+        self._texts: list[bytes] = []
+        self._integers: list[Keys] = []
+        self._is_text: bool | None = None
+        self._is_unsigned = False
+
+    def add(self, ids: Ids) -> None:
+        """Look at some ids, all of the kind of those before."""
+        if not len(ids):
+            return
+        is_text = isinstance(ids.values, Texts)
+        if self._is_text not in (None, is_text):
+            raise RowsError(
+                "some ids are integers and some are texts. Nothing was added. Give "
+                "all of them as one kind."
+            )
+        self._is_text = is_text
+        keys = ids.listed_keys()
+        used = np.arange(len(keys)) if ids.codes is None else _in_order(ids.codes)
+        new = used[~np.isin(keys[used], self._known)]
+        _, firsts = np.unique(keys[new], return_index=True)
+        new = new[np.sort(firsts)]
+        if not len(new):
+            return
+        self._known = np.union1d(self._known, keys[new])
+        if isinstance(ids.values, Texts):
+            self._texts += ids.values.take(new)
+        else:
+            self._is_unsigned |= ids.values.dtype.kind == "u"
+            self._integers.append(integer_keys(ids.values[new]))
+
+    def vocabulary(self) -> Vocabulary:
+        """All items so far; texts as text where all of them are."""
+        if self._is_text is None:
+            raise RowsError("no items to make a vocabulary of.")
+        if not self._is_text:
+            keys = np.concatenate(self._integers)
+            signed = keys.view(np.int64)
+            return Vocabulary(keys if self._is_unsigned else signed)
+        listed = pa.array(self._texts, pa.large_binary())
+        try:
+            return Vocabulary(listed.cast(pa.large_string()))
+        except pa.ArrowInvalid:
+            return Vocabulary(listed)
+
+
+def _in_order(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Different codes, in the order they first come in."""
+    different, firsts = np.unique(codes, return_index=True)
+    ordered: NDArray[np.int64] = different[np.argsort(firsts)]
+    return ordered

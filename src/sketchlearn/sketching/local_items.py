@@ -1,0 +1,152 @@
+"""Local items: rows of items read on this machine, and sketched by what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.errors import FeatureMapMismatch
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.items import OPEN_VOCABULARY, AbstractItemMap
+from sketchlearn.rows.batches import require_width
+from sketchlearn.rows.item_blocks import ItemBlock
+from sketchlearn.rows.items import ItemRows
+from sketchlearn.rows.kinds import OpenedRows
+from sketchlearn.rows.open_items import ItemBatches
+from sketchlearn.rows.vocabulary import Vocabulary
+from sketchlearn.sketching.lineage import new_lineage
+from sketchlearn.sketching.pooling.base import AbstractPooling, require_item_map
+from sketchlearn.sketching.pooling.by_name import get_pooling
+from sketchlearn.sketching.progress import with_progress
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.threads import RowThreads
+
+__all__ = ["LocalItems"]
+
+
+@final
+class LocalItems(OpenedRows):
+    """Rows of items that this process reads.
+
+    Parameters
+    ----------
+    batches : ItemBatches
+        The rows, as :func:`~sketchlearn.open_items` opened them.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> phi = sl.CountMinFeatures(width=50, depth=2)
+    >>> LocalItems(sl.open_items(["b", "a", "b"])).sketch(phi).count
+    3
+    """
+
+    def __init__(self, batches: ItemBatches) -> None:
+        self.batches = batches
+
+    @property
+    def source(self) -> str:
+        """Short description of the input, for messages."""
+        return self.batches.source
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The items: as declared, or as found by sketching; None while open."""
+        return self.batches.vocabulary
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the rows can be sketched more than once."""
+        return self.batches.is_repeatable
+
+    def sketch(
+        self, feature_map: AbstractFeatureMap, *, pooling: str = "mean"
+    ) -> Sketch:
+        """The sketch of all rows: an error leaves nothing behind.
+
+        A map of an open vocabulary takes the keys of items. One of a declared size
+        takes positions in the vocabulary that was listed for the rows.
+        """
+        item_map, pool = require_item_map(feature_map), get_pooling(pooling)
+        item_map.require_current()
+        work = _Pooled(pool, item_map, self._listed_for(item_map))
+        total, count = Int128Array.zeros(item_map.sketch_size), 0
+        with RowThreads() as threads:
+            parts = with_progress(_Numbered(self.batches))
+            for part, n_rows in threads.map_parts(work, parts):
+                total = pool.combine(total, part) if count else part
+                count += n_rows
+        return Sketch(
+            total,
+            count,
+            item_map.spec,
+            pool.name,
+            new_lineage(),
+            item_map,
+            item_map.columns,
+        )
+
+    def _listed_for(self, item_map: AbstractItemMap) -> Vocabulary | None:
+        """The vocabulary whose positions the map takes, if it takes positions."""
+        n_items, declared = self.batches.n_items, self.batches.declared
+        if item_map.n_features == OPEN_VOCABULARY:
+            return None
+        if n_items is None:
+            return None  # the map itself refuses keys that are beyond it
+        if declared is None:
+            require_width(n_items, item_map.n_features, self.source)
+        elif n_items != item_map.n_features:
+            raise FeatureMapMismatch(
+                f"the map has {item_map.n_features} items, and the vocabulary of "
+                f"{self.source} has {n_items}. Nothing was added. Give both the same."
+            )
+        return declared if declared is not None and declared.is_listed else None
+
+
+@final
+@dataclass(frozen=True)
+class _Part:
+    """A block of rows, and the number of the first of them."""
+
+    block: ItemBlock
+    first_row: int
+    declared: Vocabulary | None
+
+    def __len__(self) -> int:
+        return self.block.n_rows
+
+
+@final
+class _Numbered:
+    """Blocks of opened items, with what is needed to hash them anywhere."""
+
+    def __init__(self, batches: ItemBatches) -> None:
+        self.n_rows, self.progress = batches.n_rows, batches.progress
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[_Part]:
+        row = 0
+        for block in self._batches.blocks():
+            yield _Part(block, row, self._batches.declared)
+            row += block.n_rows
+
+
+@final
+@dataclass(frozen=True)
+class _Pooled:
+    """The total of a block of rows, and how many they are."""
+
+    pooling: AbstractPooling
+    item_map: AbstractItemMap
+    listed: Vocabulary | None
+
+    def __call__(self, part: _Part) -> tuple[Int128Array, int]:
+        rows = part.block.items(part.declared)
+        if self.listed is not None:
+            positions = self.listed.find(rows.keys).view(np.uint64)
+            rows = ItemRows(positions, rows.n_rows, rows.starts, rows.values)
+        return self.pooling.pool(self.item_map, rows, part.first_row), rows.n_rows

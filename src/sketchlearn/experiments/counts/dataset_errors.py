@@ -26,6 +26,7 @@ from sketchlearn.experiments.counts.sets import (
     CountTask,
 )
 from sketchlearn.meta.binary import KEPT_COLUMNS
+from sketchlearn.meta.config import TrainConfig
 from sketchlearn.report import Cell, format_table
 
 __all__ = ["SET_ROWS", "DatasetErrors", "dataset_tables", "evaluate_datasets"]
@@ -80,7 +81,7 @@ def evaluate_datasets(
     set_rows: Sequence[int] = SET_ROWS,
     n_sets: int = BATCH_SETS,
     slow_sets: int = 10,
-    fine_tune: float = 0.0,
+    fine_tune: TrainConfig | None = None,
     printed: Mapping[str, Mapping[str, float]] | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> DatasetErrors:
@@ -103,8 +104,8 @@ def evaluate_datasets(
         Rows of a set.
     n_sets, slow_sets : int
         Sets of each dataset, and how many of them slow methods decode.
-    fine_tune : float
-        Seconds to train the linear SQNet on with training rows; not at all if 0.
+    fine_tune : TrainConfig, optional
+        How to train the linear SQNet on with training rows; not at all by default.
     printed : mapping, optional
         The paper's errors.
     say : callable
@@ -144,13 +145,13 @@ def _tuned(
     task: CountTask,
     data: BinarySet,
     size: int,
-    seconds: float,
+    config: TrainConfig | None,
 ) -> TrainedNetworks:
     """All networks, and the linear one fine-tuned to a dataset."""
     linear = networks.best(task.name, size, family="sq-linear")
-    if linear is None or not seconds:
+    if linear is None or config is None:
         return networks
-    return networks.with_one(fine_tuned(linear, data, seconds=seconds))
+    return networks.with_one(fine_tuned(linear, data, config))
 
 
 def dataset_tables(task: CountTask, found: DatasetErrors) -> str:

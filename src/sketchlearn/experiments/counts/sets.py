@@ -26,8 +26,8 @@ from sketchlearn.meta.datasets import MetaDataset, load_folder
 __all__ = [
     "BATCH_SETS",
     "PAPER_COLUMNS",
-    "FREQUENCY",
-    "MEMBERSHIP",
+    "FREQUENCIES",
+    "MEMBERSHIPS",
     "N_ITEMS",
     "BinarySet",
     "CountTask",
@@ -157,11 +157,11 @@ class CountTask:
         return float(np.square(answers - self.truth(batch)).mean())
 
 
-FREQUENCY = CountTask(
+FREQUENCIES = CountTask(
     "frequency", lambda batch: batch.frequencies, (100, 20), (1.0, 0.5), 5,
     "frequency_mse",
 )  # fmt: skip
-MEMBERSHIP = CountTask(
+MEMBERSHIPS = CountTask(
     "membership", lambda batch: batch.presence, (10,), (0.5,), 10, "membership_mse"
 )
 

@@ -14,7 +14,10 @@ from sketchlearn.version import __version__ as __version__
 if TYPE_CHECKING:
     from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
+    from sketchlearn.estimators.frequency import FrequencyEstimator
+    from sketchlearn.estimators.items import ItemCounts, ItemMembership
     from sketchlearn.estimators.kmeans import CompressiveKMeans
+    from sketchlearn.estimators.membership import MembershipEstimator
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
     from sketchlearn.estimators.pca import CompressivePCA
     from sketchlearn.estimators.ridge import CompressiveRidge
@@ -71,8 +74,12 @@ _HOMES = {
     "CounterFeatures": "features.counters",
     "CrossMomentFeatures": "features.cross_moments",
     "FourierFeatures": "features.fourier",
+    "FrequencyEstimator": "estimators.frequency",
     "HarmonicFeatures": "features.harmonics",
+    "ItemCounts": "estimators.items",
+    "ItemMembership": "estimators.items",
     "Ledger": "privacy.ledger",
+    "MembershipEstimator": "estimators.membership",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
     "NystromFeatures": "features.nystrom",
@@ -120,8 +127,12 @@ __all__ = [
     "CounterFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
+    "FrequencyEstimator",
     "HarmonicFeatures",
+    "ItemCounts",
+    "ItemMembership",
     "Ledger",
+    "MembershipEstimator",
     "MomentFeatures",
     "NetworkFeatures",
     "NystromFeatures",

@@ -36,6 +36,10 @@ Whole = NDArray[np.int64]
 _MOST_ROWS = 2**24
 """Bases up to it are whole in the float32 of a file."""
 
+_PACKING_ROUNDS = 4
+"""Items that find no room are taken from the plan, which makes others less
+predictable, so it is made again; in the last round it is cut instead."""
+
 
 @final
 @dataclass(frozen=True)
@@ -47,10 +51,6 @@ class PackingTuning:
     taken, else the last. Infinite is a counter that never wraps. At 8 (4 to each side)
     one set in fifty needs repair, at 6.5 one in five, and nearly all are repaired; at
     5.5 a third are not."""
-
-    rounds: int = 4
-    """Items that find no room are taken from the plan, which makes others less
-    predictable, so it is made again; in the last round it is cut instead."""
 
 
 def pack_counters(
@@ -95,14 +95,13 @@ def pack_counters(
     folds = fold_moments(rows, learning)
     prior = ItemPrior.from_folds(folds, learning)
     held_out = _HeldOut(folds, prior.shrinkage, learning)
-    rounds = (tuning or PackingTuning()).rounds
     order = _pivots(prior.covariance)
-    for attempt in range(rounds):
+    for attempt in range(_PACKING_ROUNDS):
         variances = held_out.misses(order) * prior.spread_of(max_rows)
         bases, placed = _widest(variances, spreads, sketch_size - 1, max_rows)
         if placed.all():
             break
-        last = attempt == rounds - 1
+        last = attempt == _PACKING_ROUNDS - 1
         kept = slice(int(placed.argmin())) if last else placed
         order, bases = order[kept], bases[kept]
     misses, rest = (
@@ -135,7 +134,7 @@ class _HeldOut:
         self, folds: Sequence[RowMoments], shrinkage: float, tuning: ItemPriorTuning
     ) -> None:
         whole = sum_moments(folds)
-        self.pairs = []
+        self.unseen, self.pairs = tuning.unseen / whole.count, []
         for fold in folds:
             rest = whole - fold
             learned = rest.shrunk(shrinkage, tuning)
@@ -144,7 +143,7 @@ class _HeldOut:
     def misses(self, order: Whole) -> Array:
         """Variance of each item of ``order`` around its prediction from those before.
 
-        Never less than that of an item that was never seen.
+        What no row showed has the variance of something never seen.
         """
         found = []
         for learned, seen in self.pairs:
@@ -152,7 +151,7 @@ class _HeldOut:
             inverse = solve_triangular(root, np.eye(len(order)), lower=True)
             weights = inverse.T * np.diag(root)
             found.append(_quadratic(weights, seen[np.ix_(order, order)]))
-        floor = 0.1 * np.diag(root) ** 2
+        floor = np.minimum(np.diag(root) ** 2, self.unseen)
         result: Array = np.maximum(np.mean(found, axis=0), floor)
         return result
 
@@ -169,7 +168,8 @@ class _HeldOut:
             gain = solve_triangular(root, half, lower=True, trans="T")
             own = np.diag(seen)[others] + _quadratic(gain, seen[np.ix_(order, order)])
             cross = np.einsum("ij,ij->j", gain, seen[np.ix_(order, others)])
-            floor = 0.1 * (np.diag(learned)[others] - (half**2).sum(axis=0))
+            left = np.diag(learned)[others] - (half**2).sum(axis=0)
+            floor = np.minimum(left, self.unseen)
             result[others] += np.maximum(own - 2 * cross, floor) / len(self.pairs)
         return result
 

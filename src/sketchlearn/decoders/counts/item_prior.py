@@ -29,6 +29,9 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+_MOST_ITEMS = 8192
+"""A covariance of more items would take more than half a gigabyte."""
+
 
 @final
 @dataclass(frozen=True)
@@ -47,9 +50,6 @@ class ItemPriorTuning:
 
     unseen: float = 0.5
     """Times an item is taken to be seen beyond what it was (Jeffreys' prior)."""
-
-    most_items: int = 8192
-    """A covariance of more items would take more than half a gigabyte."""
 
 
 @final
@@ -260,9 +260,9 @@ def _require_rows(table: Any, tuning: ItemPriorTuning) -> None:
             f"a prior of items needs at least {least} training rows; got "
             f"{table.shape[0]}. Decode without a prior, or give more rows."
         )
-    if table.shape[1] > tuning.most_items:
+    if table.shape[1] > _MOST_ITEMS:
         raise RowsError(
-            f"a prior of items holds at most {tuning.most_items} items; got "
+            f"a prior of items holds at most {_MOST_ITEMS} items; got "
             f"{table.shape[1]}. Keep the most frequent ones, or decode without a prior."
         )
     values = table.data if sp.issparse(table) else table

@@ -12,6 +12,8 @@ from sketchlearn.version import __version__ as __version__
 
 # Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
+    from sketchlearn.decoders.counts.item_prior import ItemPrior
+    from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.frequency import FrequencyEstimator
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
     from sketchlearn.features.table import TableFeatures
+    from sketchlearn.plans.packed_counters import pack_counters
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
@@ -78,11 +81,13 @@ _HOMES = {
     "HarmonicFeatures": "features.harmonics",
     "ItemCounts": "estimators.items",
     "ItemMembership": "estimators.items",
+    "ItemPrior": "decoders.counts.item_prior",
     "Ledger": "privacy.ledger",
     "MembershipEstimator": "estimators.membership",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
     "NystromFeatures": "features.nystrom",
+    "PackedCounters": "decoders.counts.packing",
     "PrivacyStatement": "privacy.statement",
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
@@ -102,6 +107,7 @@ _HOMES = {
     "merge_disjoint": "privacy.released",
     "open_items": "rows.open_items",
     "open_rows": "rows.open_rows",
+    "pack_counters": "plans.packed_counters",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
@@ -131,11 +137,13 @@ __all__ = [
     "HarmonicFeatures",
     "ItemCounts",
     "ItemMembership",
+    "ItemPrior",
     "Ledger",
     "MembershipEstimator",
     "MomentFeatures",
     "NetworkFeatures",
     "NystromFeatures",
+    "PackedCounters",
     "PrivacyStatement",
     "PrivateSketch",
     "QuadraticFeatures",
@@ -155,6 +163,7 @@ __all__ = [
     "merge_disjoint",
     "open_items",
     "open_rows",
+    "pack_counters",
     "release",
     "release_by_label",
     "save",

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
+from sketchlearn.decoders.counts.item_prior import ItemPrior
+from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.decoders.counts.reading import TableAnswer
 from sketchlearn.decoders.counts.table_sizes import require_share
 from sketchlearn.estimators.items import AbstractItemEstimator, ItemCounts
@@ -69,6 +71,11 @@ class FrequencyEstimator(AbstractItemEstimator):
         No row holds more items, 1 for ids: needed to release the sketch.
     column : str or int, optional
         The column of ids, or of lists of ids, in files and tables.
+    prior : ItemPrior or PackedCounters, optional
+        What training rows of the same items say: from :meth:`ItemPrior.from_rows
+        <sketchlearn.ItemPrior.from_rows>` (decoded by the best linear estimate) or
+        :func:`~sketchlearn.pack_counters` (counters packed into the numbers of the
+        sketch, for at most so many rows, without a release's noise).
     random_state : int
         Seed of the hash; the same on every party that is to merge. None is 0.
 
@@ -109,6 +116,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         "depth": [AT_LEAST_ONE, None],
         "row_items": [AT_LEAST_ONE, None],
         "column": "no_validation",
+        "prior": [ItemPrior, PackedCounters, None],
         "random_state": RANDOM_STATE,
     }
 
@@ -121,6 +129,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         depth: int | None = None,
         row_items: int | None = None,
         column: str | int | None = None,
+        prior: ItemPrior | PackedCounters | None = None,
         random_state: int = 0,
     ) -> None:
         self.vocabulary = vocabulary
@@ -129,6 +138,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         self.depth = depth
         self.row_items = row_items
         self.column = column
+        self.prior = prior
         self.random_state = random_state
 
     @property

@@ -13,14 +13,22 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.counts.joint import CountPosterior
-from sketchlearn.decoders.counts.reading import CountReading
+from sketchlearn.decoders.base import Decoding
+from sketchlearn.decoders.counts.item_prior import ItemPrior
+from sketchlearn.decoders.counts.packed import decode_packed
+from sketchlearn.decoders.counts.packing import PackedCounters
+from sketchlearn.decoders.counts.reading import CountReading, Counts
 from sketchlearn.errors import ConvergenceWarning, FeatureMapMismatch, RowsError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.items import OPEN_VOCABULARY
-from sketchlearn.plans.items import CountKind, count_advice, plan_items
+from sketchlearn.plans.items import (
+    CountKind,
+    count_advice,
+    plan_items,
+    plan_with_prior,
+)
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.ids import Place, ids_of
 from sketchlearn.rows.items import Keys
@@ -41,6 +49,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     depth: int | None
     row_items: int | None
     column: str | int | None
+    prior: ItemPrior | PackedCounters | None
     random_state: int
     reads_items = True
     """Rows are opened by ``open_items``, and not as numbers."""
@@ -66,6 +75,10 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             For :func:`sketchlearn.sketch_items`. It depends on the parameters alone.
         """
         self._check_parameters()
+        if self.prior is not None:
+            return plan_with_prior(
+                self.prior, self.sketch_size, row_items=self.row_items
+            )
         return plan_items(
             self._declared(),
             self.sketch_size,
@@ -91,6 +104,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         require_sketch(sketch)
         reading = CountReading.read(sketch)
         vocabulary = self._declared() or self._found or _implied(reading)
+        self._check_prior(vocabulary)
         if vocabulary is not None and not _fits(reading, vocabulary):
             raise FeatureMapMismatch(
                 f"the sketch is of a vocabulary of {reading.item_map.n_features} "
@@ -100,7 +114,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         self.sketch_, self._reading = sketch, reading
         self.vocabulary_ = vocabulary
         self.n_samples_seen_ = sketch.count
-        self._posterior: CountPosterior | None = None
+        self._posterior: Counts | None = None
         return self
 
     @override
@@ -165,14 +179,31 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         ids = ids_of(items, Place("the items that were asked for"))
         return _listed(items), ids.keys()
 
-    def _decoded(self) -> CountPosterior:
+    def _decoded(self) -> Counts:
         """Counts of all items, decoded together once."""
         if self._posterior is None:
-            decoding = self._reading.decode(self._all_keys())
+            decoding = self._decode()
             for sentence in count_advice(self._reading, decoding):
                 warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
             self._posterior = decoding.params
         return self._posterior
+
+    def _decode(self) -> Decoding[Any]:
+        if isinstance(self.prior, PackedCounters):
+            return decode_packed(self.prior, self.sketch_)
+        return self._reading.decode(self._all_keys(), self.prior)
+
+    def _check_prior(self, vocabulary: Vocabulary | None) -> None:
+        """Refuse a prior of other items than those that were sketched."""
+        if self.prior is None:
+            return
+        n_items = _prior_items(self.prior)
+        if vocabulary is None or len(vocabulary) != n_items:
+            known = "an open one" if vocabulary is None else f"{len(vocabulary)}"
+            raise FeatureMapMismatch(
+                f"the prior was learned from rows of {n_items} items, and the "
+                f"vocabulary has {known}. Declare the items of the training rows."
+            )
 
     def _all_keys(self) -> Keys:
         """What the map knows all items of the vocabulary by."""
@@ -256,6 +287,10 @@ class ItemMembership:
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+def _prior_items(prior: ItemPrior | PackedCounters) -> int:
+    return prior.prior.n_items if isinstance(prior, PackedCounters) else prior.n_items
 
 
 def _is_fitted(vocabulary: Any) -> bool:

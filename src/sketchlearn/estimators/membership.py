@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
+from sketchlearn.decoders.counts.item_prior import ItemPrior
+from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.errors import RowsError
 from sketchlearn.estimators.items import AbstractItemEstimator, ItemMembership
 from sketchlearn.estimators.parameters import (
@@ -45,7 +47,7 @@ class MembershipEstimator(AbstractItemEstimator):
         that each is not zero. ``"bloom"`` is a Bloom filter: one bit for each number,
         merged by OR, never wrong about an item that is there, and unable to forget.
         ``"counting-bloom"`` counts rows instead of bits, and forgets.
-    depth, row_items, column, random_state
+    depth, row_items, column, prior, random_state
         As for :class:`~sketchlearn.FrequencyEstimator`.
 
     Attributes
@@ -75,6 +77,7 @@ class MembershipEstimator(AbstractItemEstimator):
         "depth": [AT_LEAST_ONE, None],
         "row_items": [AT_LEAST_ONE, None],
         "column": "no_validation",
+        "prior": [ItemPrior, PackedCounters, None],
         "random_state": RANDOM_STATE,
     }
 
@@ -87,6 +90,7 @@ class MembershipEstimator(AbstractItemEstimator):
         depth: int | None = None,
         row_items: int | None = None,
         column: str | int | None = None,
+        prior: ItemPrior | PackedCounters | None = None,
         random_state: int = 0,
     ) -> None:
         self.vocabulary = vocabulary
@@ -95,6 +99,7 @@ class MembershipEstimator(AbstractItemEstimator):
         self.depth = depth
         self.row_items = row_items
         self.column = column
+        self.prior = prior
         self.random_state = random_state
 
     @property

@@ -7,7 +7,10 @@ from math import sqrt
 from typing import Any, Literal, get_args
 
 from sketchlearn.decoders.base import Decoding
-from sketchlearn.decoders.counts.joint import CountPosterior, best_depth
+from sketchlearn.decoders.counts.item_prior import ItemPrior
+from sketchlearn.decoders.counts.joint import best_depth
+from sketchlearn.decoders.counts.linear import principal_table
+from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.decoders.counts.reading import CountReading
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_positive_int
@@ -18,9 +21,10 @@ from sketchlearn.features.hashing import (
     CountSketchFeatures,
 )
 from sketchlearn.features.items import AbstractItemMap
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.rows.vocabulary import Vocabulary
 
-__all__ = ["CountKind", "count_advice", "plan_items"]
+__all__ = ["CountKind", "count_advice", "plan_items", "plan_with_prior"]
 
 CountKind = Literal["count-sketch", "count-min", "bloom"]
 
@@ -30,7 +34,7 @@ _NOISE_STDS = 3.0
 _HARDLY_KNOWN = 0.9
 """Share of the variance of counts that may stay open without a word."""
 
-_TABLES: dict[str, Callable[..., AbstractItemMap]] = {
+_ITEM_TABLES: dict[str, Callable[..., AbstractItemMap]] = {
     "count-sketch": CountSketchFeatures,
     "count-min": CountMinFeatures,
     "bloom": BloomFeatures,
@@ -93,12 +97,24 @@ def plan_items(
         )
     if vocabulary is not None and not vocabulary.is_listed:
         options["n_features"] = len(vocabulary)
-    return _TABLES[kind](width=size // tables, depth=tables, seed=seed, **options)
+    return _ITEM_TABLES[kind](width=size // tables, depth=tables, seed=seed, **options)
 
 
-def count_advice(
-    reading: CountReading, decoding: Decoding[CountPosterior]
-) -> list[str]:
+def plan_with_prior(
+    prior: ItemPrior | PackedCounters, sketch_size: int, *, row_items: int | None = None
+) -> AbstractItemMap:
+    """A table for rows like those that the prior was learned from.
+
+    Principal directions for an :class:`ItemPrior`; packed counters have their table.
+    """
+    if isinstance(prior, PackedCounters):
+        table = prior.table
+    else:
+        table = principal_table(prior, sketch_size)
+    return TableFeatures(table, row_items=row_items, origin="data")
+
+
+def count_advice(reading: CountReading, decoding: Decoding[Any]) -> list[str]:
     """What to say of counts that cannot be trusted."""
     found, said = decoding.params, []
     noise = reading.count * sqrt(reading.noise_variance)

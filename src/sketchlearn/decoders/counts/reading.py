@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,10 @@ from sketchlearn.decoders.counts.classical import (
     decode_count_min,
     decode_count_sketch,
 )
+from sketchlearn.decoders.counts.gaussian import GaussianCounts
+from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.joint import CountPosterior, decode_counts
+from sketchlearn.decoders.counts.linear import decode_linear
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.hashing import (
@@ -38,14 +41,17 @@ from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.items import Keys
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["CountReading", "TableAnswer"]
+__all__ = ["CountReading", "Counts", "TableAnswer"]
+
+Counts = CountPosterior | GaussianCounts
+"""What is known of the counts of all items."""
 
 TableAnswer = Literal["min", "median", "mean"]
 
 _PHANTOMS, _PHANTOM_SEED = 4096, 12
 """Items that are looked up to see how far answers are off."""
 
-_MOST_TIMES = 1024
+_TIMES_IN_A_ROW = 1024
 """How often a row may hold an item, where the map does not say."""
 
 
@@ -94,21 +100,24 @@ class CountReading:
         """Summed features."""
         return self.pooled * (self.count if self.pooling == "mean" else 1)
 
-    def decode(self, keys: Keys) -> Decoding[CountPosterior]:
-        """Counts of items that are all there are, decoded together."""
+    def decode(self, keys: Keys, prior: ItemPrior | None = None) -> Decoding[Any]:
+        """Counts of items that are all there are, decoded together.
+
+        With a prior from training rows, by the best linear estimate.
+        """
         if self.pooling not in ("mean", "sum") or self.is_bloom:
             raise FeatureMapError(
                 "a Bloom filter knows which items are there, and not how often: decode "
                 "it as one, or count with CountSketchFeatures."
             )
+        columns, mean = self.item_map.columns_of(keys), self.totals / self.count
+        noise = self.noise_variance
+        if prior is not None:
+            return decode_linear(prior, columns, mean, self.count, noise_variance=noise)
         held = self.item_map.row_items
-        largest = self.count * (_MOST_TIMES if held is None else held)
+        largest = self.count * (_TIMES_IN_A_ROW if held is None else held)
         return decode_counts(
-            self.item_map.columns_of(keys),
-            self.totals / self.count,
-            self.count,
-            noise_variance=self.noise_variance,
-            largest=largest,
+            columns, mean, self.count, noise_variance=noise, largest=largest
         )
 
     def look_up(
@@ -157,7 +166,7 @@ class CountReading:
         keys = Draws(_PHANTOM_SEED).words(_PHANTOMS)
         if self._has_counters:
             noise = self.count * sqrt(self.noise_variance)
-            return noise * ndtri((np.arange(_PHANTOMS) + 0.5) / _PHANTOMS)
+            return np.asarray(noise * ndtri((np.arange(_PHANTOMS) + 0.5) / _PHANTOMS))
         columns = self.item_map.with_open_vocabulary().columns_of(keys)
         return self._answers(columns, answer, 0.5).estimates
 

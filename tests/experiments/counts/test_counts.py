@@ -10,13 +10,13 @@ from click.testing import CliRunner
 
 from sketchlearn.cli.app import main
 from sketchlearn.errors import ConfigError
+from sketchlearn.experiments.counts.answers import Table
 from sketchlearn.experiments.counts.dataset_errors import (
     dataset_tables,
     evaluate_datasets,
 )
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
-    Table,
     count_method,
     fixed_table,
     methods_of,

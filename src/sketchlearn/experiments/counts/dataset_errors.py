@@ -8,12 +8,16 @@ from typing import Any, final
 
 import numpy as np
 
+from sketchlearn.experiments.counts.answers import short_error
+from sketchlearn.experiments.counts.fine_tuning import fine_tuned
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
     SEARCHED,
     count_method,
     fixed_table,
+    why_missing,
 )
+from sketchlearn.experiments.counts.networks import NO_NETWORKS, TrainedNetworks
 from sketchlearn.experiments.counts.search import search_batches
 from sketchlearn.experiments.counts.sets import (
     BATCH_SETS,
@@ -31,9 +35,6 @@ SET_ROWS = (20, 100)
 
 _TUNING_SETS = 50
 """Sets of training rows that tables are tuned on."""
-
-_EXACT = 1e-15
-"""Smaller errors are rounding."""
 
 _AVERAGE = "average"
 
@@ -57,8 +58,6 @@ class DatasetErrors:
     printed: Mapping[str, Mapping[str, float]]
     """The paper's, by its methods."""
 
-    skipped: tuple[str, ...] = ()
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
@@ -76,10 +75,12 @@ def evaluate_datasets(
     sets: Sequence[BinarySet],
     methods: Sequence[str],
     *,
+    networks: TrainedNetworks = NO_NETWORKS,
     size: int = 100,
     set_rows: Sequence[int] = SET_ROWS,
     n_sets: int = BATCH_SETS,
-    slow_sets: int = 20,
+    slow_sets: int = 10,
+    fine_tune: float = 0.0,
     printed: Mapping[str, Mapping[str, float]] | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> DatasetErrors:
@@ -94,32 +95,39 @@ def evaluate_datasets(
     methods : sequence of str
         Of :data:`~sketchlearn.experiments.counts.methods.COUNT_METHODS`; tables of
         those that are tuned are chosen on sets of training rows.
+    networks : TrainedNetworks
+        Where methods that are networks are taken from; others are left out.
     size : int
         Numbers of a sketch.
     set_rows : sequence of int
         Rows of a set.
     n_sets, slow_sets : int
         Sets of each dataset, and how many of them slow methods decode.
+    fine_tune : float
+        Seconds to train the linear SQNet on with training rows; not at all if 0.
     printed : mapping, optional
         The paper's errors.
     say : callable
         Receives lines of progress.
     """
-    errors: dict[str, dict[int, dict[str, float]]] = {
-        name: {n_rows: {} for n_rows in set_rows} for name in methods
-    }
+    errors: dict[str, dict[int, dict[str, float]]] = {}
     for data in sets:
+        at_hand = _tuned(networks, task, data, size, fine_tune)
         for n_rows in set_rows:
             batch = data.draw(n_rows, n_sets, seed=0)
             for name in methods:
+                if why_missing(name, size, task.name, at_hand):
+                    continue
                 table = fixed_table(size)
                 if name in SEARCHED:
                     learned = data.draw(n_rows, _TUNING_SETS, seed=1, training=True)
                     table = search_batches([learned], name, size, task).best
-                method = count_method(name, table, task.name)
+                method = count_method(name, table, task.name, at_hand)
                 some = batch.first(slow_sets if method.is_slow else None)
-                answers = method.answer(some, 0).values
-                errors[name][n_rows][data.name] = task.error(some, answers)
+                by_rows = errors.setdefault(name, {n: {} for n in set_rows})
+                by_rows[n_rows][data.name] = task.error(
+                    some, method.answer(some, 0).values
+                )
             say(f"{data.name}: sets of {n_rows} rows")
     return DatasetErrors(
         size,
@@ -131,6 +139,20 @@ def evaluate_datasets(
     )
 
 
+def _tuned(
+    networks: TrainedNetworks,
+    task: CountTask,
+    data: BinarySet,
+    size: int,
+    seconds: float,
+) -> TrainedNetworks:
+    """All networks, and the linear one fine-tuned to a dataset."""
+    linear = networks.best(task.name, size, family="sq-linear")
+    if linear is None or not seconds:
+        return networks
+    return networks.with_one(fine_tuned(linear, data, seconds=seconds))
+
+
 def dataset_tables(task: CountTask, found: DatasetErrors) -> str:
     """Ours and the paper's printed errors, and what to know when comparing them."""
     names = list(found.widths)
@@ -138,12 +160,12 @@ def dataset_tables(task: CountTask, found: DatasetErrors) -> str:
     rows: list[list[Cell]] = [["columns", "", *found.widths.values(), ""]]
     for method, by_rows in found.errors.items():
         for n_rows, values in by_rows.items():
-            cells = [_short(values[name]) for name in names]
-            average = _short(float(np.mean([values[name] for name in names])))
+            cells = [short_error(values[name]) for name in names]
+            average = short_error(float(np.mean([values[name] for name in names])))
             rows.append([COUNT_METHODS[method], n_rows, *cells, average])
     for method, printed in found.printed.items():
-        cells = [_short(printed[name]) for name in names]
-        average = _short(float(np.mean([printed[name] for name in names])))
+        cells = [short_error(printed[name]) for name in names]
+        average = short_error(float(np.mean([printed[name] for name in names])))
         rows.append([f"printed: {method}", "?", *cells, average])
     title = f"Datasets of zeros and ones, {task.name}: {found.size} numbers"
     table = format_table([*heads, _AVERAGE], rows, title=title)
@@ -164,13 +186,9 @@ def _notes(found: DatasetErrors, *, n_all: int) -> list[str]:
     if found.train_split:
         listed = ", ".join(found.train_split)
         notes.append(f"+ of the split that weights are learned from: {listed}.")
-    return [*notes, *found.skipped]
+    return notes
 
 
 def _head(found: DatasetErrors, name: str) -> str:
     simulated = "*" if name in found.marks else ""
     return name + simulated + ("+" if name in found.train_split else "")
-
-
-def _short(value: float) -> str:
-    return "0" if value < _EXACT else f"{value:.1e}"

@@ -6,7 +6,7 @@ Each function draws one and returns its path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,19 @@ import numpy as np
 from sketchlearn.experiments.counts.methods import COUNT_METHODS
 from sketchlearn.experiments.counts.search import TableSearch, ZipfLaw
 from sketchlearn.experiments.counts.sets import N_ITEMS, CountTask
-from sketchlearn.experiments.counts.zipf_errors import ZipfErrors, zipf_laws
+from sketchlearn.experiments.counts.zipf_errors import (
+    ZipfErrors,
+    ZipfPoint,
+    zipf_laws,
+)
 from sketchlearn.report import Line, LinePanel, draw_lines
 
-__all__ = ["draw_best_tables", "draw_table_search", "draw_zipf_errors"]
+__all__ = [
+    "draw_best_tables",
+    "draw_network_errors",
+    "draw_table_search",
+    "draw_zipf_errors",
+]
 
 _ERROR = "mean square error"
 
@@ -33,6 +42,15 @@ _LOOKS = {
     "bloom": ("s-", "C0"),
     "bloom-fixed": ("s:", "C0"),
     "nnls": ("d--", "C2"),
+    "sq-nonlinear": ("P-", "C4"),
+    "sq-linear": ("D-", "C4"),
+    "sq-ternary": ("D--", "C6"),
+    "sq-binary": ("D:", "C6"),
+    "sq-parallel": ("X-", "C8"),
+    "rfq": ("X--", "C9"),
+    "bloom-bits": ("^-", "C1"),
+    "joint": ("o-", "C3"),
+    "joint-bytes": ("o:", "C3"),
 }
 """Marker and line, and colour, by method; others take the next colour."""
 
@@ -61,9 +79,10 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
         for n_rows, beta in reversed(groups):
             lines = []
             for name, found in errors.items():
-                points = [
-                    found[size].get(law) for law in zipf_laws(alphas, (beta,), n_rows)
-                ]
+                shown = zipf_laws(alphas, (beta,), n_rows)
+                points = [found[size].get(law) for law in shown]
+                if not any(points):
+                    continue
                 heights = [
                     np.nan if point is None else max(point.error, _FLOOR)
                     for point in points
@@ -76,6 +95,29 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
     title = f"{task.name.capitalize()} in Zipf sets of {N_ITEMS} items"
     columns = 2 if len(panels) > 1 else 1
     return draw_lines(panels, path, title=title, n_columns=columns)
+
+
+def draw_network_errors(
+    task: CountTask,
+    errors: Mapping[str, Mapping[ZipfLaw, ZipfPoint]],
+    path: Path,
+    *,
+    title: str,
+) -> Path:
+    """Error against alpha, a line for each pooling or activation."""
+    lines = [
+        Line(
+            kind,
+            [law.alpha for law in points],
+            [max(point.error, _FLOOR) for point in points.values()],
+            "o-",
+            spread=[point.deviation for point in points.values()],
+        )
+        for kind, points in errors.items()
+    ]
+    n_rows, beta = task.zipf_rows[0], task.betas[0]
+    panel = LinePanel(f"N = {n_rows}, β = {beta:g}", "α", _ERROR, lines, log_y=True)
+    return draw_lines([panel], path, title=title)
 
 
 def draw_table_search(

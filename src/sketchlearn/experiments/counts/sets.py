@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, final
 
@@ -31,6 +32,7 @@ __all__ = [
     "BinarySet",
     "CountTask",
     "SetBatch",
+    "TrainingRows",
     "draw_zipf_batch",
     "load_binary_sets",
     "printed_errors",
@@ -63,6 +65,14 @@ Question = Literal["frequency", "membership"]
 
 @final
 @dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Rows of a dataset that methods may learn from; equal only to itself."""
+
+    rows: NDArray[np.uint8]
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class SetBatch:
     """Some sets of equally many rows.
 
@@ -82,6 +92,9 @@ class SetBatch:
     picked: Callable[[int], NDArray[np.uint8]] | None = None
     """The rows of a set, where they are known."""
 
+    training: TrainingRows | None = None
+    """Other rows of the same dataset, where there are any."""
+
     @property
     def n_items(self) -> int:
         """Items of the vocabulary."""
@@ -99,7 +112,7 @@ class SetBatch:
 
     def first(self, n_sets: int | None) -> SetBatch:
         """Only so many sets; all of them for None."""
-        return SetBatch(self.counts[:n_sets], self.n_rows, self.picked)
+        return replace(self, counts=self.counts[:n_sets])
 
     def rows(self, rng: np.random.Generator) -> Iterator[NDArray[np.uint8]]:
         """Rows of one set after the other, shape (n_rows, n_items).
@@ -203,7 +216,13 @@ class BinarySet:
         rng = np.random.default_rng([seed, n_rows, int(training)])
         chosen = [rng.choice(len(table), n_rows, replace=False) for _ in range(n_sets)]
         counts = np.array([table[rows].sum(axis=0, dtype=np.int64) for rows in chosen])
-        return SetBatch(counts, n_rows, lambda number: table[chosen[number]])
+        return SetBatch(
+            counts, n_rows, lambda number: table[chosen[number]], self._learned_from
+        )
+
+    @cached_property
+    def _learned_from(self) -> TrainingRows:
+        return TrainingRows(self.training)
 
 
 def load_binary_sets(

@@ -29,7 +29,7 @@ OPEN = [
     sl.CountMinFeatures(width=5, depth=3),
     sl.CountSketchFeatures(width=8, depth=2, seed=4),
     sl.BloomFeatures(width=7, depth=2),
-    sl.CounterFeatures(keys=np.arange(N_ITEMS)),
+    sl.CounterFeatures.of_keys(np.arange(N_ITEMS)),
 ]
 TABLE = np.random.default_rng(0).integers(-1, 2, (N_ITEMS, 6))
 SIZED = [

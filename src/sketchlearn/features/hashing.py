@@ -47,7 +47,7 @@ __public__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 
 
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
-_TALLIED = 2**16
+_TALLIED = 2**15
 """Items hashed at once: what they need stays in the cache."""
 
 
@@ -127,9 +127,11 @@ class _AbstractHashFeatures(AbstractItemMap):
         return _sign_of(self._hashes)
 
     def _bucket_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        if self.width & (self.width - 1):
-            return (hashes % np.uint64(self.width)).view(np.int64)
-        return (hashes & np.uint64(self.width - 1)).view(np.int64)
+        width = np.uint64(self.width)
+        rest = hashes // width  # which NumPy does faster than the remainder
+        rest *= width
+        np.subtract(hashes, rest, out=rest)
+        return rest.view(np.int64)
 
     def _places(self, keys: Keys) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Buckets of items, and their signs if they have any, table by table."""

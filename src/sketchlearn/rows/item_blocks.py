@@ -34,7 +34,7 @@ __all__ = [
     "is_counts",
 ]
 
-BLOCK_IDS = 2**17
+BLOCK_IDS = 2**18
 """Ids that are converted and hashed together."""
 
 _MOST_TIMES = 2**32

@@ -55,7 +55,7 @@ class StreamTally:
         np.add.at(self._counts, rows.keys.view(np.int64), times)
         self._seen += rows.n_rows
         if self._seen >= _TOLD_BY:
-            self._is_used = 2 * np.count_nonzero(self._counts) < self._seen
+            self._is_used = 2 * int(np.count_nonzero(self._counts)) < self._seen
         return True
 
     def take(self) -> ItemRows:

@@ -6,7 +6,7 @@ Each must be refused from its description alone, before anything is allocated.
 import json
 
 import numpy as np
-from forgery import join, make_private, split
+from forgery import join, make_counts, make_private, split
 
 import sketchlearn as sl
 
@@ -88,6 +88,19 @@ def bombs():
             {"kind": "cells", "reach": 1.0, "origin": "declared", "n_crossed": 10**9}
         ),
     }
+
+
+def count_bombs():
+    """Packed sketches that speak of more counts than they hold."""
+    files = {}
+    for bits in (1, 64):
+        header, payload = split(sl.dumps(make_counts()[0]))
+        fields = header["__metadata__"]
+        described = json.loads(fields["description"]) | {"width": 2**22, "depth": 4}
+        text = json.dumps(described, sort_keys=True, separators=(",", ":"))
+        fields |= {"description": text, "dim": str(2**24), "bits": str(bits)}
+        files[f"counts of {bits} bits"] = join(header, payload)
+    return files
 
 
 def statement_bombs():

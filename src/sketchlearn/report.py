@@ -48,6 +48,9 @@ class Line:
     colour: str | None = None
     """Any matplotlib colour; the next one of the cycle by default."""
 
+    spread: Sequence[float] = ()
+    """Half of the length of an error bar at each point; none by default."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,9 @@ class LinePanel:
 
     ticks: Sequence[tuple[float, str]] = ()
     """Places and texts along x; chosen by matplotlib by default."""
+
+    log_y: bool = False
+    """Whether distances along y are ratios; values of 0 are not drawn then."""
 
 
 @final
@@ -135,10 +141,14 @@ def draw_lines(
                 line.x, line.y, line.style, color=line.colour, markersize=4, lw=1.3
             )
             shown.setdefault(line.label, drawn[0])
+            if line.spread:
+                _draw_spread(axis, line, drawn[0].get_color(), panel.log_y)
         axis.set_title(panel.title, fontsize="medium")
         axis.set(xlabel=panel.x_label, ylabel=panel.y_label)
         if panel.log_x:
             axis.set_xscale("log")
+        if panel.log_y:
+            axis.set_yscale("log")
         if panel.ticks:
             axis.set_xticks(*zip(*panel.ticks, strict=True))
             axis.minorticks_off()
@@ -167,6 +177,14 @@ def draw_points(
         axis.set_title(panel.title, fontsize="medium")
         axis.set(xticks=[], yticks=[])
     return _finish(figure, shown, path)
+
+
+def _draw_spread(axis: Any, line: Line, colour: str, log_y: bool) -> None:
+    """Error bars; on a logarithmic axis they stop short of 0."""
+    spread, heights = np.asarray(line.spread), np.asarray(line.y)
+    down = np.minimum(spread, 0.9 * heights) if log_y else spread
+    bars = np.stack([down, spread])
+    axis.errorbar(line.x, line.y, bars, fmt="none", ecolor=colour, lw=1, capsize=2)
 
 
 def _canvas(n_panels: int, n_columns: int, title: str) -> tuple[Any, Iterator[Any]]:

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, final, get_args
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.query_network import QueryNetwork
-from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.activation import random_activations
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
-    Inputs,
     ModelReference,
     NetworkFeatures,
 )
 from sketchlearn.features.scaling import Origin, Scaling
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import (
     Weights,
@@ -34,119 +36,16 @@ from sketchlearn.files.weights import (
     save_weights,
     tensors_digest,
 )
-from sketchlearn.networks.forward import (
-    FrozenNetwork,
-    NetworkSpec,
-    initial_tensors,
-    spec_from_dict,
-)
-from sketchlearn.sketching.pooling.by_name import get_pooling
+from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.networks.layers import Scale
+from sketchlearn.networks.tables import network_table
+from sketchlearn.sqnet_spec import SQNetSpec
 
-__all__ = ["Output", "SQNet", "SQNetSpec"]
-__public__ = ["SQNet", "SQNetSpec"]
-
-Output = Literal["vector", "symmetric"]
+__all__ = ["DECODER_PREFIX", "SQNet"]
+__public__ = ["SQNet"]
 
 DECODER_PREFIX = "decoder."
 """Names of the Query Network's tensors in a weights file begin like this."""
-
-_DEFAULT_NETWORK = {"kind": "linear", "depth": 0, "width": 0, "head": None}
-
-
-@final
-@dataclass(frozen=True)
-class SQNetSpec:
-    """Sizes and architectures of a Sketch Network and its Query Network.
-
-    Parameters
-    ----------
-    n_features : int
-        Numbers in a row.
-    sketch_size : int
-        Numbers in the sketch.
-    n_outputs : int, optional
-        Numbers of the parameters, or the side of a symmetric matrix; ``n_features``
-        by default.
-    inputs : {"rows", "outer"}
-        What goes into the Sketch Network: the row, or the lower triangle of its
-        products.
-    output : {"vector", "symmetric"}
-        What comes out of the Query Network: ``n_outputs`` numbers, or the lower
-        triangle of a symmetric matrix.
-    feature, decoder : mapping
-        ``kind``, ``depth``, ``width`` and ``head`` of
-        :class:`~sketchlearn.networks.forward.NetworkSpec`; linear where left out.
-    pooling : str
-        As for :func:`~sketchlearn.sketch_rows`.
-
-    Examples
-    --------
-    The paper's networks for compressive PCA:
-
-    >>> spec = SQNetSpec(
-    ...     4, 5, inputs="outer", output="symmetric", decoder={"head": "tanh"}
-    ... )
-    >>> spec.feature_network.n_inputs, spec.decoder_network.n_outputs
-    (10, 10)
-    """
-
-    n_features: int
-    sketch_size: int
-    n_outputs: int = 0
-    inputs: Inputs = "rows"
-    output: Output = "vector"
-    feature: Mapping[str, Any] = field(default_factory=dict)
-    decoder: Mapping[str, Any] = field(default_factory=dict)
-    pooling: str = "mean"
-
-    def __post_init__(self) -> None:
-        for name, known in (("inputs", Inputs), ("output", Output)):
-            if getattr(self, name) not in get_args(known):
-                raise FeatureMapError(
-                    f"{name} must be one of {', '.join(get_args(known))}; got "
-                    f"{quote(getattr(self, name))}."
-                )
-        for name in ("feature", "decoder"):
-            pieces = getattr(self, name)
-            unknown = sorted(set(pieces) - set(_DEFAULT_NETWORK))
-            if unknown:
-                raise FeatureMapError(
-                    f"{name} has no field {', '.join(map(quote, unknown[:8]))}; its "
-                    f"fields are {', '.join(_DEFAULT_NETWORK)}."
-                )
-            object.__setattr__(self, name, {**_DEFAULT_NETWORK, **pieces})
-        for name in ("n_features", "sketch_size", "n_outputs"):
-            if type(getattr(self, name)) is not int:
-                raise FeatureMapError(
-                    f"{name} must be a whole number; got {quote(getattr(self, name))}."
-                )
-        object.__setattr__(self, "n_outputs", self.n_outputs or self.n_features)
-        object.__setattr__(self, "pooling", get_pooling(self.pooling).name)
-        # Building both checks every size.
-        _ = self.feature_network, self.decoder_network
-
-    @property
-    def feature_network(self) -> NetworkSpec:
-        """The Sketch Network."""
-        size = self.n_features
-        n_inputs = size * (size + 1) // 2 if self.inputs == "outer" else size
-        return NetworkSpec(n_inputs, self.sketch_size, **self.feature)
-
-    @property
-    def decoder_network(self) -> NetworkSpec:
-        """The Query Network."""
-        size = self.n_outputs
-        n_outputs = size * (size + 1) // 2 if self.output == "symmetric" else size
-        return NetworkSpec(self.sketch_size, n_outputs, **self.decoder)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> SQNetSpec:
-        """Undo :meth:`to_dict`; unknown fields are refused."""
-        return spec_from_dict(cls, fields)
 
 
 @final
@@ -196,8 +95,9 @@ class SQNet:
     def initial(cls, spec: SQNetSpec, seed: int = 0) -> SQNet:
         """Fresh weights to train from; same seed, same weights."""
         tensors = {}
-        for index, (prefix, network) in enumerate(_specs(spec).items()):
-            for name, array in initial_tensors(network, 2 * seed + index).items():
+        for prefix, network in _specs(spec).items():
+            own = 2 * seed + (prefix == DECODER_PREFIX)
+            for name, array in initial_tensors(network, own).items():
                 tensors[prefix + name] = array
         return cls(spec, tensors)
 
@@ -217,10 +117,12 @@ class SQNet:
         scaling: Scaling | None = None,
         value_bound: float | None = None,
         origin: Origin = "declared",
-    ) -> NetworkFeatures:
+    ) -> AbstractFeatureMap:
         """The Sketch Network as a feature map, for exact sketches.
 
         Sketches of it are pooled with ``sketch_rows(rows, map, pooling=spec.pooling)``.
+        That of an RFQNet is its random features, and that of a ternary or binary net a
+        table of whole numbers, for rows of at most ``value_bound`` items.
 
         Parameters
         ----------
@@ -231,6 +133,15 @@ class SQNet:
         origin : {"declared", "data"}
             ``"data"`` if it was trained on rows that must stay private.
         """
+        if self.spec.random:
+            return random_activations(
+                self.spec.n_features,
+                self.spec.sketch_size,
+                scaling=scaling,
+                **self.spec.random,
+            )
+        if self.spec.is_table:
+            return self._table(scaling, value_bound, origin)
         return NetworkFeatures(
             self.spec.feature_network,
             self.feature_network.tensors,
@@ -241,6 +152,15 @@ class SQNet:
             scaling=scaling,
         )
 
+    def _table(
+        self, scaling: Scaling | None, value_bound: float | None, origin: Origin
+    ) -> TableFeatures:
+        if scaling is not None:
+            raise FeatureMapError("a table counts items: leave scaling out.")
+        most = self.spec.n_features if value_bound is None else int(value_bound)
+        table = network_table(self.feature_network).table
+        return TableFeatures(table, row_items=most, origin=origin)
+
     def decoder(self) -> QueryNetwork:
         """The Query Network as a decoder; it refuses sketches of other maps."""
         side = self.spec.n_outputs
@@ -250,7 +170,8 @@ class SQNet:
             shape=(side, side) if symmetric else (side,),
             symmetric=symmetric,
             pooling=self.spec.pooling,
-            digest=tensors_digest(self.feature_network.tensors),
+            digest=self._digest,
+            units=self._units,
         )
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
@@ -293,6 +214,21 @@ class SQNet:
         )
         return self.model if is_same else None
 
+    @property
+    def _digest(self) -> str:
+        """What tells sketches of the feature map from others."""
+        if self.spec.random or self.spec.is_table:
+            return tensors_digest(self.feature_map().weights())
+        return tensors_digest(self.feature_network.tensors)
+
+    @property
+    def _units(self) -> Scale | None:
+        """From the whole numbers of a table to what the Query Network has learned."""
+        if not self.spec.is_table:
+            return None
+        found = network_table(self.feature_network)
+        return Scale(found.scales, found.bias)
+
     @cached_property
     def _networks(self) -> dict[str, FrozenNetwork]:
         found = {}
@@ -307,8 +243,6 @@ class SQNet:
 
 
 def _specs(spec: SQNetSpec) -> dict[str, NetworkSpec]:
-    """The two networks by the prefix of their tensors."""
-    return {
-        FEATURE_PREFIX: spec.feature_network,
-        DECODER_PREFIX: spec.decoder_network,
-    }
+    """The networks that are learned by the prefix of their tensors."""
+    feature = {} if spec.random else {FEATURE_PREFIX: spec.feature_network}
+    return {**feature, DECODER_PREFIX: spec.decoder_network}

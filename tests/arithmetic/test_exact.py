@@ -1,5 +1,7 @@
 """Integers add without error, and rounding to the lattice happens exactly once."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -82,6 +84,100 @@ def test_widening_shifts_exactly(value, shift):
 def test_quotients_are_correctly_rounded(values, divisor):
     quotients = Int128Array.from_ints(values).divided_by(divisor)
     assert quotients.tolist() == [value / divisor for value in values]
+
+
+@given(
+    st.lists(st.integers(-(2**64), 2**64), min_size=1, max_size=8),
+    st.integers(0, 62),
+    st.integers(1, 2**64),
+    st.integers(0, 1200),
+)
+@settings(max_examples=500)
+def test_quotients_are_those_of_fractions(values, twos, odd, shift):
+    wide = [value << twos for value in values]
+    divisor = odd << shift
+    found = Int128Array.from_ints(wide).divided_by(divisor)
+
+    assert found.tolist() == [float(Fraction(value, divisor)) for value in wide]
+
+
+@pytest.mark.parametrize("value", [2**53 - 1, 2**53, 2**53 + 1, 2**54 + 2, 2**63, 1])
+@pytest.mark.parametrize("divisor", [1, 3, 2**53 - 1, 2**53, 2**53 + 1, 3 << 900])
+def test_quotients_at_the_edge_of_floats_are_correctly_rounded(value, divisor):
+    values = [value, -value, 3, 0]
+    found = Int128Array.from_ints(values).divided_by(divisor)
+
+    assert found.tolist() == [float(Fraction(one, divisor)) for one in values]
+    assert not np.signbit(found[-1])
+
+
+def test_quotients_below_the_normal_floats_are_rounded_once():
+    values, divisor = [3, -7, 2**100 + 1], 5 << 1073
+    found = Int128Array.from_ints(values).divided_by(divisor)
+
+    assert found.tolist() == [float(Fraction(one, divisor)) for one in values]
+
+
+def test_most_counts_need_no_python_integers(monkeypatch):
+    counts = np.arange(-1000, 1000)
+    wide = Int128Array.from_int64(counts).shifted(80)
+    to_ints, lengths = Int128Array.to_ints, []
+
+    def counted(self):
+        lengths.append(len(self))
+        return to_ints(self)
+
+    monkeypatch.setattr(Int128Array, "to_ints", counted)
+    found = wide.divided_by(7 << 80)
+
+    assert found.tolist() == (counts / 7).tolist()
+    assert wide.within(-1000 << 80, 999 << 80)
+    assert wide.in_units(80).tolist() == counts.tolist()
+    assert sum(lengths) == 0
+
+
+int128 = st.integers(-(2**127), 2**127 - 1)
+
+
+@given(st.lists(int128, min_size=1, max_size=8), int128, int128)
+def test_bounds_are_decided_to_the_last_step(values, low, high):
+    array = Int128Array.from_ints(values)
+    least, most = min(values), max(values)
+
+    assert array.within(low, high) == all(low <= v <= high for v in values)
+    assert array.within(least, most)
+    assert not array.within(least + 1, most)
+    assert not array.within(least, most - 1)
+    assert array.within(-(2**200), 2**200)
+    assert not array.within(2**200, 2**201)
+    assert not array.within(-(2**201), -(2**200))
+
+
+@given(
+    st.lists(st.integers(-(2**64), 2**64), min_size=1, max_size=8),
+    st.integers(0, 62),
+    st.integers(0, 140),
+)
+@settings(max_examples=500)
+def test_units_are_whole_and_fit_or_are_none(values, twos, bits):
+    wide = [value << twos for value in values]
+    found = Int128Array.from_ints(wide).in_units(bits)
+    whole = all(value % 2**bits == 0 for value in wide)
+    units = [value >> bits for value in wide]
+
+    if whole and all(-(2**63) <= unit < 2**63 for unit in units):
+        assert found.tolist() == units
+    else:
+        assert found is None
+
+
+@given(st.integers(1, 5), st.lists(int128, min_size=30, max_size=30))
+def test_sums_of_blocks_are_those_of_python(length, values):
+    values = values[: len(values) // length * length]
+    starts = range(0, len(values), length)
+    expected = [sum(values[start : start + length]) for start in starts]
+
+    assert Int128Array.from_ints(values).block_sums(length) == expected
 
 
 @given(

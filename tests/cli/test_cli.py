@@ -55,6 +55,15 @@ def test_sketch_merge_subtract_inspect_and_fit(folder):
     assert np.allclose(fitted["components"], expected.components_)
 
 
+def test_inspect_says_numbers_and_bytes(folder):
+    counts = sl.CountMinFeatures(3, width=4, depth=2)
+    sl.save(sl.sketch_rows(np.eye(3), counts), "counts.sketch")
+    shown = json.loads(run("inspect", "counts.sketch", "--json").stdout)
+
+    assert (shown["numbers"], shown["packed bytes"]) == (8, 2)
+    assert shown["bytes"] == Path("counts.sketch").stat().st_size
+
+
 @pytest.mark.parametrize(
     ("model", "estimator", "name"),
     [

@@ -21,11 +21,13 @@ from sketchlearn.features.build import build_map
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.cost import MAX_WORK, require_affordable
+from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.description import encode_description
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.registry import declare, map_class
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 
 SPARE = 4 * 2**20
@@ -164,6 +166,8 @@ def stored():
     units = ActivationFeatures(normal(size=(200, 500)), activation="tanh")
     return {
         "nystrom": NystromFeatures(normal(size=(400, 50))),
+        "table": TableFeatures(np.arange(40_000).reshape(400, 100)),
+        "counters": CounterFeatures(20_000),
         "clipped": clipped(NystromFeatures(normal(size=(400, 50))), norm_bound=1.0),
         "activation": units,
         "concatenated": ConcatenatedFeatures([units, FourierFeatures(200, 900)]),

@@ -30,6 +30,9 @@ FACTS = json.loads((GOLDEN / "facts.json").read_text())
 GONE = "subspace-fourier"
 """A kind of map that no release computes any more."""
 
+LATER = {"counters", "table"}
+"""Kinds that were never of version 1."""
+
 READ = sorted(name for name in FACTS if not name.startswith(GONE))
 MAPS = [name for name in READ if name.endswith(".map")]
 SKETCHES = [name for name in READ if name.endswith(".sketch")]
@@ -44,7 +47,8 @@ def with_its_map(name):
 
 
 def test_every_kind_of_map_has_files():
-    assert {name.removesuffix(".map") for name in MAPS} >= set(built_in_kinds())
+    written = {name.removesuffix(".map") for name in MAPS}
+    assert written >= set(built_in_kinds()) - LATER
 
 
 def test_a_map_of_a_kind_that_is_gone_is_refused_in_a_sentence():

@@ -1,8 +1,9 @@
-"""Write the golden files of version 2.
+"""Write the golden files of versions 2 and 3.
 
 ``PYTHONPATH=src python tests/golden/make_golden.py``. Files of a version that was
 released are never written again: a library reads every version it ever wrote. Those of
-version 1 (``golden.json``, ``v1``) cannot be.
+version 1 (``golden.json``, ``v1``) cannot be, nor can ``count_sketch_v2.sketch``: the
+sketch of ``count_sketch_v3.sketch`` as it was written before counts were packed.
 """
 
 import dataclasses
@@ -13,6 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.hashing import (
+    BloomFeatures,
+    CountMinFeatures,
+    CountSketchFeatures,
+)
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.sketching.sketch import Sketch
@@ -44,10 +50,31 @@ def golden_objects():
     }
 
 
+def golden_counts():
+    """The same of sketches that are packed."""
+    rows = (np.arange(40)[:, None] * 7 % 11 == np.arange(11)).astype(np.float64)
+    rows[:, 0] += 1
+    sizes = {"width": 5, "depth": 3, "seed": 7}
+    signed = sketch_rows(rows, CountSketchFeatures(11, **sizes))
+    counts = sketch_rows(rows, CountMinFeatures(11, **sizes), pooling="sum")
+    members = sketch_rows(rows[:4], BloomFeatures(11, **sizes), pooling="max")
+    return {
+        "count_sketch_v3.sketch": (_named(signed, 6), None),
+        "count_min_v3.sketch": (_named(counts, 7), KEY),
+        "bloom_v3.sketch": (_named(members, 8), None),
+    }
+
+
 def main():
     """Write all files and, beside them, what is in them."""
+    write(golden_objects(), "golden_v2.json")
+    write(golden_counts(), "golden_v3.json")
+
+
+def write(objects, facts_name):
+    """Write objects to files of their names, and what is in them to another."""
     facts = {}
-    for name, (obj, key) in golden_objects().items():
+    for name, (obj, key) in objects.items():
         save(obj, HERE / name, key=key, key_id="golden" if key else "")
         (HERE / name).chmod(0o644)
         facts[name] = {
@@ -55,7 +82,7 @@ def main():
             "key": key.hex() if key else None,
             **_facts(obj),
         }
-    (HERE / "golden_v2.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (HERE / facts_name).write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def _named(sketch, number):

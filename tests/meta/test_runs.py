@@ -37,6 +37,20 @@ steps = 6
 validate_every = 2
 """
 
+COUNTS = """
+task = "frequency"
+[model]
+sketch_size = 4
+[problem]
+n_features = 10
+batch = 4
+max_rows = 3
+[tiny.model]
+decoder = { head = "sigmoid" }
+[tiny.train]
+steps = 2
+"""
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -147,3 +161,18 @@ def test_simulated_datasets_can_be_left_out(folder):
     (folder / "pca.toml").write_text(TEXT.replace("[data]", "[data]\nreal_only = true"))
     made = build_run(load_config("pca.toml", "cpu"), load_folder("."))
     assert made.datasets == ("b", "c")
+
+
+def test_a_task_that_draws_from_a_law_takes_no_datasets(folder):
+    (folder / "counts.toml").write_text(COUNTS)
+    done = run("counts.toml", "-o", "counts.safetensors", "--preset", "tiny", "--json")
+    assert done.exit_code == 0, done.output
+    weights = load_weights("counts.safetensors")
+    assert weights.card["train_datasets"] == []
+    assert SQNet.load("counts.safetensors").spec.sketch_size == 4
+    given = run("counts.toml", "--data", ".", "-o", "b.safetensors", "--preset", "tiny")
+    assert given.exit_code == 1
+    assert "takes no datasets" in given.stderr
+    missing = run("pca.toml", "-o", "c.safetensors")
+    assert missing.exit_code == 1
+    assert "learns from datasets: give datasets (--data)" in missing.stderr

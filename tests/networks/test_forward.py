@@ -208,7 +208,7 @@ def test_a_spec_comes_back_from_its_fields(spec):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "convnet"}, "kind must be one of linear, resnet"),
+        ({"kind": "convnet"}, "kind must be one of linear, ternary, binary, resnet"),
         ({"head": "softmax"}, "head must be"),
         ({"n_inputs": 0}, "n_inputs of a resnet network"),
         ({"depth": 1.5}, "depth .* got 1.5"),

@@ -7,15 +7,17 @@ their position divided by powers of two, so that they are the same for ever.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import get_args
 
 import numpy as np
 
 from portable.reference import word
-from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.activation import Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.cells import CellFeatures
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
+from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
@@ -30,6 +32,7 @@ from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.registry import is_built_in, known_kinds, map_class
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.networks.forward import NetworkSpec
 
 __all__ = [
@@ -112,8 +115,11 @@ def _tensors(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _network(kind: str, n_in: int, n_out: int, *, width=0, depth=0, head=None, **given):
-    spec = NetworkSpec(n_in, n_out, kind=kind, depth=depth, width=width, head=head)
+def _network(
+    kind: str, n_in: int, n_out: int, *, width=0, depth=0, head=None, windows=1, **given
+):
+    spec = NetworkSpec(n_in, n_out, kind, depth, width, head, windows)
+    n_in, n_out = n_in // windows, n_out // windows
     parts = ["weight", "bias"]
     if kind == "resnet":
         parts += ["running_mean", "running_var"]
@@ -249,6 +255,16 @@ MAPS: dict[str, Case] = {
         lambda: CountSketchFeatures(9, width=4, depth=3, seed=8), 34, 2**44, 64.0
     ),
     "bloom": Case(lambda: BloomFeatures(9, width=16, depth=2), 34, 2**44, 64.0),
+    "counters": Case(lambda: CounterFeatures(9), 34, 2**44, 64.0),
+    "table": Case(
+        lambda: TableFeatures(
+            [[word(4 * i + j, 5) % 7 - 3 for j in range(4)] for i in range(9)],
+            value_bound=1024.0,
+        ),
+        34,
+        2**44,
+        16.0,
+    ),
     "concatenated": Case(
         lambda: ConcatenatedFeatures(
             [
@@ -288,6 +304,11 @@ MAPS: dict[str, Case] = {
     "network-resnet": Case(
         lambda: _network("resnet", 4, 5, width=6, depth=2, scaling=_BOX), 20, 2**40
     ),
+    "network-windows": Case(
+        lambda: _network("resnet", 6, 4, width=5, depth=1, windows=2), 20, 2**40, 2.0
+    ),
+    "network-ternary": Case(lambda: _network("ternary", 6, 4), 20, 2**40, 2.0),
+    "network-binary": Case(lambda: _network("binary", 6, 4), 20, 2**40, 2.0),
     "network-resnet-tanh": Case(
         lambda: _network("resnet", 4, 5, width=6, depth=1, head="tanh"), 20, 2**40, 2.0
     ),
@@ -328,10 +349,7 @@ MAPS: dict[str, Case] = {
         1.0,
         300,
     ),
-    **{
-        f"activation-{name}": _activation(name)
-        for name in ("fourier", "cos", "sin", "tanh", "sigmoid", "relu")
-    },
+    **{f"activation-{name}": _activation(name) for name in get_args(Activation)},
 }
 
 NAMES = sorted(MAPS)

@@ -7,6 +7,7 @@ gives its parameters and weights, and nothing that it computes.
 """
 
 import math
+import struct
 from fractions import Fraction
 from functools import cache
 from itertools import count
@@ -221,8 +222,14 @@ def activation(phi, row):
         return {"cos": both[:n], "sin": both[n:]}.get(phi.activation, both)
     sums = [as_float(s) for s in times(q, [steps(line, 22) for line in matrix])]
     forms, unit = [Fraction(s) * power(-40) for s in sums], power(phi.frac_bits)
-    if phi.activation == "relu":
-        return [round(max(form, 0) * unit) for form in forms]
+    if phi.activation in ("relu", "identity"):
+        low = 0 if phi.activation == "relu" else -math.inf
+        return [round(max(form, low) * unit) for form in forms]
+    if phi.activation == "leaky-relu":
+        bent = [form if form >= 0 else Fraction(0.01 * float(form)) for form in forms]
+        return [round(form * unit) for form in bent]
+    if phi.activation == "gelu":
+        return [round(Fraction(gelu(float(form))) * unit) for form in forms]
     function = {"tanh": mp.tanh, "sigmoid": sigmoid}[phi.activation]
     return [nearest(function(real(form)) * real(unit)) for form in forms]
 
@@ -309,6 +316,18 @@ def hashes(phi, row):
     return [value for table in sums for value in table]
 
 
+def counters(phi, row):
+    return steps(row, phi.frac_bits)
+
+
+def table(phi, row):
+    held = steps(row, phi.frac_bits)
+    columns = zip(*plain(phi.table), strict=True)
+    return [
+        sum(a * int(b) for a, b in zip(held, column, strict=True)) for column in columns
+    ]
+
+
 # Cells
 
 
@@ -362,7 +381,19 @@ def network(phi, row):
     spec = phi.network
     x = [q / 2**20 for q in steps(scaled(phi, row), 20)]
     x = lower(x) if phi.inputs == "outer" else x
-    if spec.kind != "linear":
+    length = len(x) // spec.windows
+    windows = [x[start : start + length] for start in range(0, len(x), length)]
+    outputs = [value for window in windows for value in _one(tensors, spec, window)]
+    return [nearest(value * real(power(phi.frac_bits))) for value in outputs]
+
+
+def _one(tensors, spec, x):
+    """What one window goes through; most networks have one."""
+    if spec.kind in ("ternary", "binary"):
+        tensors = dict(tensors)
+        weight = tensors["layers.last.weight"]
+        tensors["layers.last.weight"] = [_whole(line, spec.kind) for line in weight]
+    elif spec.kind != "linear":
         x = _affine(tensors, "first", x)
         for block in range(spec.depth):
             name = f"block{block}.body"
@@ -371,8 +402,18 @@ def network(phi, row):
             x = [a + b for a, b in zip(x, outer, strict=True)]
         x = _bent(spec, _norm(tensors, "norm", x))
     heads = {"tanh": mp.tanh, "sigmoid": sigmoid, None: lambda value: value}
-    outputs = [heads[spec.head](real(v)) for v in _affine(tensors, "last", x)]
-    return [nearest(value * real(power(phi.frac_bits))) for value in outputs]
+    return [heads[spec.head](real(v)) for v in _affine(tensors, "last", x)]
+
+
+def _whole(line, kind):
+    """Weights of one output as 0 and one magnitude, with both signs if ternary."""
+    sizes = [abs(w) if kind == "ternary" else w for w in line]
+    threshold = 0.7 * math.fsum(abs(w) for w in line) / len(line)
+    kept = [size for size in sizes if size > threshold]
+    exact = math.fsum(kept) / max(len(kept), 1)
+    scale = struct.unpack("f", struct.pack("f", exact))[0]
+    pairs = zip(line, sizes, strict=True)
+    return [math.copysign(scale, w) if size > threshold else 0.0 for w, size in pairs]
 
 
 def _affine(tensors, name, x):
@@ -447,6 +488,8 @@ _KINDS = {
     "count-min": hashes,
     "count-sketch": hashes,
     "bloom": hashes,
+    "counters": counters,
+    "table": table,
     "cells": cells,
     "network": network,
     "concatenated": concatenated,

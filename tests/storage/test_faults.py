@@ -23,6 +23,7 @@ import pytest
 
 from sketchlearn.errors import SketchFileError
 from sketchlearn.features.fourier import FourierFeatures
+from sketchlearn.features.hashing import BloomFeatures, CountSketchFeatures
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.files import durable
 from sketchlearn.sketching.sketch_rows import sketch_rows
@@ -37,8 +38,12 @@ MAP_BYTES = 2**20
 PHI = FourierFeatures(n_features=2, sketch_size=8, seed=0)
 ROWS = np.random.default_rng(0).standard_normal((40, 2))
 OLD, NEW = sketch_rows(ROWS[:10], PHI), sketch_rows(ROWS, PHI)
+ITEMS = (np.arange(40)[:, None] % 7 == np.arange(5)).astype(float)
+SIZES = {"n_features": 5, "width": 4, "depth": 3}
 BASES = [
     dumps(NEW),
+    dumps(sketch_rows(ITEMS, CountSketchFeatures(**SIZES))),
+    dumps(sketch_rows(ITEMS, BloomFeatures(**SIZES), pooling="max")),
     dumps(sketch_rows(ROWS, PHI, pooling="max")),
     dumps(sketch_rows(ROWS, PHI, pooling="p-norm:2")),
     dumps(PHI),
@@ -254,7 +259,7 @@ def test_forged_files_that_are_signed_anew_break_nothing():
     reports = [json.loads(line) for line in done.stdout.splitlines()]
 
     assert done.returncode == 0, done.stderr
-    assert len(reports) == 9
+    assert len(reports) == 10
     assert sum(report["breaks"] for report in reports) == 0
     assert sum(report["trials"] for report in reports) > 2000
 

@@ -36,7 +36,7 @@ def test_a_new_format_is_written_and_read_without_touching_another(monkeypatch):
         dumps(Greeting("hello"))
 
     class GreetingFormat(AbstractFormat):
-        stored, format = Greeting, "sketchlearn-greeting"
+        stored, kinds, format = Greeting, ("",), "sketchlearn-greeting"
         fields = {"format": format, "version": "1", "text": "[a-z]*"}
 
         def pack(self, obj):

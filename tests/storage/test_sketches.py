@@ -41,6 +41,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 FACTS = {
     **json.loads((GOLDEN / "golden.json").read_text()),
     **json.loads((GOLDEN / "golden_v2.json").read_text()),
+    **json.loads((GOLDEN / "golden_v3.json").read_text()),
 }
 KEY = bytes(range(100, 132))
 PHI = FourierFeatures(n_features=2, sketch_size=32, seed=0)
@@ -273,8 +274,8 @@ def test_a_truncated_file_is_named_with_both_sizes(tmp_path, data):
 
 
 def test_a_newer_file_is_refused_by_its_version(data):
-    newer = forge(data, b'"version":"2"}', b'"version":"3"}')
-    expected = "file version 3 was written by a newer library; this one reads 1-2"
+    newer = forge(data, b'"version":"2"}', b'"version":"4"}')
+    expected = "file version 4 was written by a newer library; this one reads 1-3"
     with pytest.raises(SketchFileError, match=expected):
         loads(newer)
 
@@ -287,6 +288,7 @@ def test_a_newer_file_is_refused_by_its_version(data):
         (b'"kind":"exact"', b'"kind":"fuzzy"'),
         (b'"frac_bits":"22"', b'"frac_bits":"+2"'),
         (b'"version":"2"}', b'"version":"1"}'),
+        (b'"version":"2"}', b'"version":"3"}'),
         (
             b'"value_bound":"0x1.0000000000000p+0"',
             b'"value_bound":"0x0.0000000000000p+0"',

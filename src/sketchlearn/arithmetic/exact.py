@@ -37,6 +37,13 @@ SAFE_ROWS = 2**18
 _LOW_WORD = (1 << 64) - 1
 """The lower 64 bits."""
 
+_WHOLE_FLOATS = 2**53
+"""Whole numbers up to this are float64, and their quotients are rounded once."""
+
+_SAFE_EXPONENT = 900
+"""Quotients of whole floats are at least 2**-53: scaled down by up to this power of
+two they are still normal, so that nothing rounds twice."""
+
 _ROUGHLY = 1e-9
 """Comparisons closer than this are made again with Python integers; the float64 values
 that decide the others are off by 2**-51 at most, norms of 2**24 entries by 2**-30."""
@@ -195,18 +202,20 @@ class Int128Array:
 
     def within(self, low: int, high: int) -> bool:
         """Whether every entry lies in [low, high]."""
-        rough = self._rough()
-        above = rough > low + _ROUGHLY * abs(low)
-        if (above & (rough < high - _ROUGHLY * abs(high))).all():
-            return True
-        return all(low <= value <= high for value in self.to_ints())
+        least, most = max(low, -(1 << 127)), min(high, (1 << 127) - 1)
+        if least > most:
+            return len(self) == 0
+        below = self.less_than(Int128Array.from_ints([least]))
+        above = Int128Array.from_ints([most]).less_than(self)
+        return not (below | above).any()
 
     def norm_at_most(self, bound: int) -> bool:
         """Whether the L2 norm is at most ``bound``, decided exactly."""
         rough = float(np.linalg.norm(self._rough()))
         if rough < bound * (1 - _ROUGHLY):
             return True
-        return sum(value * value for value in self.to_ints()) <= bound * bound
+        others = self.take(np.flatnonzero((self.hi != 0) | (self.lo != 0)))
+        return sum(value * value for value in others.to_ints()) <= bound * bound
 
     def _rough(self) -> NDArray[np.float64]:
         """The entries as float64, to about 52 bits."""
@@ -229,8 +238,78 @@ class Int128Array:
         return Int128Array(self.hi[indices], self.lo[indices])
 
     def divided_by(self, divisor: int) -> NDArray[np.float64]:
-        """Quotients as float64, each correctly rounded."""
-        return np.array([value / divisor for value in self.to_ints()], np.float64)
+        """Quotients as float64, each correctly rounded.
+
+        Powers of two that all entries have in common, and those of the divisor, change
+        the exponent only. Where what is left are whole numbers of at most 53 bits, the
+        division of floats rounds once; the other entries are divided as Python
+        integers, which round correctly as well.
+        """
+        if divisor <= 0:
+            return np.array([value / divisor for value in self.to_ints()], np.float64)
+        common, own = self._common_twos(), _twos(divisor)
+        odd = divisor >> own
+        if odd > _WHOLE_FLOATS or own - common > _SAFE_EXPONENT:
+            return np.array([value / divisor for value in self.to_ints()], np.float64)
+        reduced = self._halved(common)
+        low = reduced.lo.view(np.int64)
+        small = (low >= -_WHOLE_FLOATS) & (low <= _WHOLE_FLOATS)
+        small &= reduced.hi == low >> 63
+        quotients: NDArray[np.float64] = np.ldexp(low / float(odd), common - own)
+        rest = np.flatnonzero(~small)
+        quotients[rest] = [value / divisor for value in self.take(rest).to_ints()]
+        return quotients
+
+    def in_units(self, bits: int) -> NDArray[np.int64] | None:
+        """``self / 2**bits`` as int64; None unless all quotients are whole and fit.
+
+        Examples
+        --------
+        >>> Int128Array.from_ints([2**70, -(2**69)]).in_units(69)
+        array([ 2, -1])
+        >>> Int128Array.from_ints([3]).in_units(1) is None
+        True
+        """
+        if bits > 127:
+            return None if self.hi.any() or self.lo.any() else self.hi
+        if bits > self._common_twos():
+            return None
+        halved = self._halved(bits)
+        low = halved.lo.view(np.int64)
+        return low if (halved.hi == low >> 63).all() else None
+
+    def block_sums(self, length: int) -> list[int]:
+        """Sums of every ``length`` entries after one another, as Python integers.
+
+        Examples
+        --------
+        >>> Int128Array.from_ints([1, 2, 2**100, -5]).block_sums(2)
+        [3, 1267650600228229401496703205371]
+        """
+        half = np.uint64(32)
+        high = self.hi.view(np.uint64)
+        quarters = [self.lo << half, self.lo, high << half]
+        words = [(word >> half).view(np.int64) for word in quarters] + [self.hi >> 32]
+        sums = [word.reshape(-1, length).sum(axis=1).tolist() for word in words]
+        return [
+            a + (b << 32) + (c << 64) + (d << 96)
+            for a, b, c, d in zip(*sums, strict=True)
+        ]
+
+    def _halved(self, bits: int) -> Int128Array:
+        """``floor(self / 2**bits)``, for ``0 <= bits <= 127``."""
+        if bits == 0:
+            return self
+        if bits > 63:
+            top = Int128Array(self.hi >> 63, self.hi.view(np.uint64))
+            return top._halved(bits - 64)
+        carried = self.hi.view(np.uint64) << np.uint64(64 - bits)
+        return Int128Array(self.hi >> bits, (self.lo >> np.uint64(bits)) | carried)
+
+    def _common_twos(self) -> int:
+        """The largest power of two that divides all entries; 127 if all are 0."""
+        low = int(np.bitwise_or.reduce(self.lo))
+        return _twos(low or int(np.bitwise_or.reduce(self.hi)) << 64 or 1 << 127)
 
     def tobytes(self) -> bytes:
         """Little-endian upper words, then lower words."""
@@ -241,6 +320,11 @@ class Int128Array:
         """One vector after the other."""
         hi = np.concatenate([part.hi for part in parts])
         return Int128Array(hi, np.concatenate([part.lo for part in parts]))
+
+
+def _twos(value: int) -> int:
+    """The largest power of two that divides a number other than 0."""
+    return (value & -value).bit_length() - 1
 
 
 def _refuse_overflow(mask: NDArray[np.bool_]) -> None:

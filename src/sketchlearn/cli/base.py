@@ -13,6 +13,7 @@ import click
 
 import sketchlearn as sl
 from sketchlearn.errors import SketchlearnError
+from sketchlearn.features.items import OPEN_VOCABULARY
 
 __all__ = [
     "FORCE",
@@ -101,13 +102,18 @@ def summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
         "bytes": n_bytes,
         "rows": made.count,
         "numbers": made.size,
+        "packed bytes": made.packed_bytes,
         "features": made.features.kind,
         "version": made.features.version,
-        "columns": made.columns or made.features.n_features,
+        "columns": made.columns or _width(made.features.n_features),
         "pooling": made.pooling,
         "map": made.features.fingerprint,
         "digest": made.digest,
     }
+
+
+def _width(n_features: int) -> Any:
+    return "any items" if n_features == OPEN_VOCABULARY else n_features
 
 
 def show(fields: dict[str, Any], as_json: bool, *, err: bool = False) -> None:

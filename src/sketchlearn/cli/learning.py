@@ -41,7 +41,11 @@ def demo(rows: int, directory: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("config", type=click.Path())
 @click.option("--preset", default="cpu", show_default=True, help="Table of CONFIG.")
-@click.option("--data", required=True, type=click.Path(), help="Folder of datasets.")
+@click.option(
+    "--data",
+    type=click.Path(),
+    help="Folder of datasets; tasks that draw from a law take none.",
+)
 @click.option("--folder", type=click.Path(), help="Checkpoint and log [OUTPUT.run].")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint, if any.")
 @click.option("--start-from", type=click.Path(), help="Fine-tune this checkpoint.")
@@ -51,7 +55,7 @@ def demo(rows: int, directory: str | None, as_json: bool) -> None:
 def train(
     config: str,
     preset: str,
-    data: str,
+    data: str | None,
     folder: str | None,
     resume: bool,
     start_from: str | None,
@@ -59,12 +63,12 @@ def train(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Meta-learn weights as CONFIG says, on the training datasets of a folder."""
+    """Meta-learn weights as CONFIG says, on training datasets of a folder or a law."""
     require_free(output, force)
     settings = lazy("meta.config").load_config(config, preset)
     done = lazy("meta.runs").train_run(
         settings,
-        lazy("meta.datasets").load_folder(data, split="train"),
+        lazy("meta.datasets").load_folder(data, split="train") if data else [],
         folder=folder or f"{output}.run",
         resume=resume,
         start_from=start_from,

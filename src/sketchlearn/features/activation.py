@@ -7,14 +7,15 @@ This is the sketch network of the paper's Iterative CKM,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from sketchlearn.arithmetic.elementary import TURN, sigmoid, tanh
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.arithmetic.elementary import TURN, gelu, sigmoid, tanh
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
@@ -34,17 +35,43 @@ from sketchlearn.features.sinusoids import (
     sum_sinusoids,
 )
 
-__all__ = ["Activation", "ActivationFeatures"]
+__all__ = [
+    "LEAK",
+    "UNBOUNDED",
+    "Activation",
+    "ActivationFeatures",
+    "random_activations",
+]
 __public__ = ["ActivationFeatures"]
 
-Activation = Literal["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
+Activation = Literal[
+    "fourier",
+    "cos",
+    "sin",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "gelu",
+    "leaky-relu",
+    "identity",
+]
+
+LEAK = 0.01
+"""Slope of the leaky ReLU below 0: torch's default, and as every sketch of one has it.
+"""
 
 _PERIODIC = ("fourier", "cos", "sin")
 _NOT_PERIODIC: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "tanh": tanh,
     "sigmoid": sigmoid,
     "relu": lambda values: np.maximum(values, 0.0),
+    "gelu": gelu,
+    "leaky-relu": lambda values: np.where(values < 0, LEAK * values, values),
+    "identity": lambda values: values,
 }
+UNBOUNDED: tuple[Activation, ...] = ("relu", "gelu", "leaky-relu", "identity")
+"""Activations without a bound of value or norm."""
+
 _LARGEST_SUM = 1024.0
 _ACTIVATION_ROW_BITS, _UNIT_BITS = 18, 22
 """Rows and entries of W are rounded to so many bits."""
@@ -60,11 +87,12 @@ class ActivationFeatures(AbstractFeatureMap):
     ----------
     matrix : array of shape (n_features, n_units)
         W, one column for each unit.
-    activation : {"fourier", "cos", "sin", "tanh", "sigmoid", "relu"}
+    activation : {"fourier", "cos", "sin", "tanh", "sigmoid", "relu", "gelu", \
+"leaky-relu", "identity"}
         σ. ``"fourier"`` keeps both cosine and sine of each unit, so that the sketch has
         ``2 * n_units`` numbers, cosines first; otherwise there are ``n_units``.
-        ``"relu"`` is bounded neither in value (rows beyond 1024 are refused) nor in
-        norm: clip the map to release its sketches.
+        The last four are bounded neither in value (features beyond 1024 are refused)
+        nor in norm: clip the map to release its sketches.
     scaling : Scaling, optional
         Applied to rows first.
 
@@ -108,12 +136,13 @@ class ActivationFeatures(AbstractFeatureMap):
                 f"{activation!r}."
             )
         is_periodic, n_units = activation in _PERIODIC, units.shape[1]
-        bounds = {"fourier": sinusoid_norm(n_units), "relu": None}
+        bounds: dict[str, float | None] = {"fourier": sinusoid_norm(n_units)}
+        bounds |= dict.fromkeys(UNBOUNDED)
         super().__init__(
             n_features=units.shape[0],
             sketch_size=n_units * (2 if activation == "fourier" else 1),
             scaling=scaling,
-            value_bound=_LARGEST_SUM if activation == "relu" else 1.0,
+            value_bound=_LARGEST_SUM if activation in UNBOUNDED else 1.0,
             norm_bound=bounds.get(activation, sqrt(n_units) * (1 + 2.0**-50)),
             frac_bits=VALUE_BITS if is_periodic else None,
         )
@@ -172,3 +201,47 @@ class ActivationFeatures(AbstractFeatureMap):
         if self.activation == "fourier":
             return sum_sinusoids(self._sinusoids, self._lattice, rows, first_row)
         return sum_features(self, rows, first_row)
+
+
+def random_activations(
+    n_features: int,
+    sketch_size: int,
+    *,
+    activation: Activation = "gelu",
+    variance: float = 1.0,
+    seed: int = 0,
+    scaling: Scaling | None = None,
+) -> ActivationFeatures:
+    r"""Random features :math:`\sigma(W^\top x)`, :math:`W_{ij} \sim N(0, variance)`.
+
+    Parameters
+    ----------
+    n_features, sketch_size : int
+        Width of a row and length of the feature vector, even for ``"fourier"``.
+    activation : str
+        As for :class:`ActivationFeatures`.
+    variance : float
+        Of the weights; the paper tries 0.005 to 1.
+    seed : int
+        Same seed, same features, on every machine.
+    scaling : Scaling, optional
+        Applied to rows first.
+
+    References
+    ----------
+    Paper, RFQNet (hyperparameter search for frequency estimation).
+
+    Examples
+    --------
+    >>> random_activations(3, 8, activation="fourier", variance=0.5).matrix.shape
+    (3, 4)
+    """
+    is_double = activation == "fourier"
+    if sketch_size < 1 or (is_double and sketch_size % 2) or not 0 < variance < inf:
+        raise FeatureMapError(
+            "random features need a positive sketch_size, even for 'fourier', and a "
+            f"positive variance; got {sketch_size} and {variance!r}."
+        )
+    n_units = sketch_size // 2 if is_double else sketch_size
+    matrix = sqrt(variance) * Draws(seed).normal(n_features, n_units)
+    return ActivationFeatures(matrix, activation=activation, scaling=scaling)

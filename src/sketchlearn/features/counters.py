@@ -45,9 +45,9 @@ class CounterFeatures(AbstractItemMap):
     ----------
     n_items : int, optional
         Size of the vocabulary, whose items have the keys 0, 1, 2 and so on.
-    keys : array of uint64, optional
+    stored : mapping with an array "keys", optional
         Keys of the items instead, all different, in the order of the counters; rows
-        cannot be written out then.
+        cannot be written out then. See :meth:`of_keys`.
     value_bound, row_items : optional
         As for :class:`~sketchlearn.CountMinFeatures`.
     origin : {"declared", "data"}
@@ -72,17 +72,17 @@ class CounterFeatures(AbstractItemMap):
     def __init__(
         self,
         n_items: int = 0,
-        keys: ArrayLike | None = None,
+        stored: Mapping[str, NDArray[Any]] | None = None,
         *,
         value_bound: float | None = None,
         row_items: int | None = None,
         origin: Origin = "declared",
     ) -> None:
-        self.keys = None if keys is None else np.array(keys, np.uint64)
+        self.keys = np.array(stored["keys"], np.uint64).ravel() if stored else None
         if (self.keys is None) == (n_items == 0):
             raise FeatureMapError("give n_items or keys, and not both.")
         size = n_items if self.keys is None else len(np.unique(self.keys))
-        if self.keys is not None and (self.keys.ndim != 1 or size < len(self.keys)):
+        if self.keys is not None and size < len(self.keys):
             raise FeatureMapError("keys must be a list of different whole numbers.")
         self._origin = require_origin(origin)
         norm_bound = None
@@ -96,6 +96,17 @@ class CounterFeatures(AbstractItemMap):
             value_bound=require_value_bound(row_items, value_bound),
             norm_bound=norm_bound,
         )
+
+    @classmethod
+    def of_keys(cls, keys: ArrayLike, **options: Any) -> CounterFeatures:
+        """Counters of the items that have these keys.
+
+        Examples
+        --------
+        >>> CounterFeatures.of_keys([7, 2**63]).sketch_size
+        2
+        """
+        return cls(stored={"keys": np.array(keys, np.uint64)}, **options)
 
     @property
     @override
@@ -122,7 +133,7 @@ class CounterFeatures(AbstractItemMap):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {} if self.keys is None else {"keys": self.keys}
+        return {} if self.keys is None else {"keys": self.keys[:, None]}
 
     @override
     def columns_of(self, keys: Keys) -> sp.csr_array:

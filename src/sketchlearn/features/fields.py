@@ -212,6 +212,7 @@ NETWORK = Field(
             "depth": SIZE_OR_0,
             "width": SIZE_OR_0,
             "head": or_none(WORD),
+            "windows": SIZE_OR_0,
         }
     ),
 )

@@ -27,6 +27,7 @@ from sketchlearn.networks.layers import (
     Scale,
     Sigmoid,
     Tanh,
+    Windows,
 )
 
 __all__ = ["FixedPointNetwork"]
@@ -78,6 +79,8 @@ def _step(layer: Any) -> _Step:
             return partial(_normalised, layer)
         case Residual():
             return partial(_added, FixedPointNetwork(layer.body))
+        case Windows():
+            return partial(_apart, FixedPointNetwork(layer.body), layer.count)
     return _LAYER_FUNCTIONS[type(layer)]
 
 
@@ -92,6 +95,10 @@ def _scaled(layer: Scale, x: _Array) -> _Array:
 
 def _added(body: FixedPointNetwork, x: _Array) -> _Array:
     return x + body(x)
+
+
+def _apart(body: FixedPointNetwork, count: int, x: _Array) -> _Array:
+    return body(x.reshape(len(x) * count, -1)).reshape(len(x), -1)
 
 
 _LAYER_FUNCTIONS: dict[type, _Step] = {

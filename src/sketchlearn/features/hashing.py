@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -143,6 +143,11 @@ class _AbstractHashFeatures(AbstractItemMap):
 
     @final
     @override
+    def with_open_vocabulary(self) -> Self:
+        return type(self)(width=self.width, depth=self.depth, seed=self.seed)
+
+    @final
+    @override
     def columns_of(self, keys: Keys) -> sp.csr_array:
         columns = np.empty((len(keys), self.depth), np.int64)
         signs = np.ones((len(keys), self.depth), np.int64)
@@ -249,9 +254,7 @@ class CountMinFeatures(_AbstractHashFeatures):
     @override
     def is_possible_total(self, total: Int128Array, count: int) -> bool:
         # Every item is in one bucket of each table: all tables hold the same sum.
-        cells = total.to_ints()
-        starts = range(0, len(cells), self.width)
-        return len({sum(cells[i : i + self.width]) for i in starts}) == 1
+        return len(set(total.block_sums(self.width))) == 1
 
     @override
     def evaluate(
@@ -319,9 +322,8 @@ class BloomFeatures(_AbstractHashFeatures):
 
     @override
     def is_possible_total(self, total: Int128Array, count: int) -> bool:
-        unit = 1 << self.frac_bits  # a row is in a bucket, or it is not
-        whole = all(value % unit == 0 for value in total.to_ints())
-        return whole and total.within(0, count * unit)
+        bits = self.frac_bits  # a row is in a bucket, or it is not
+        return total.within(0, count << bits) and total.in_units(bits) is not None
 
     @override
     def evaluate(

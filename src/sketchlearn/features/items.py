@@ -9,6 +9,7 @@ given by their keys (:mod:`sketchlearn.rows.items`), and whole numbers are added
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +36,8 @@ OPEN_VOCABULARY = 2**64
 class AbstractItemMap(AbstractFeatureMap):
     """A map whose rows can be given by the items they hold."""
 
+    counts_items: ClassVar[bool] = True
+
     row_items: int | None = None
     """No row holds more items than this, those it holds twice counted twice."""
 
@@ -44,6 +47,12 @@ class AbstractItemMap(AbstractFeatureMap):
 
         Whole numbers, as int64: what decoders solve for counts with.
         """
+
+    def with_open_vocabulary(self) -> Self:
+        """The same map of any key, where there is one."""
+        raise FeatureMapError(
+            f"{type(self).__name__} counts the items of its vocabulary only."
+        )
 
     def features_of(self, items: ItemRows) -> sp.csr_array:
         """Feature vectors of rows, whole numbers of shape (n_rows, sketch_size)."""

@@ -187,8 +187,10 @@ class NetworkFeatures(AbstractFeatureMap):
     def cost_of(cls, given: Declared) -> Cost:
         sizes = given["network"]
         n_in, n_out = sizes["n_inputs"], sizes["n_outputs"]
-        depth, width = sizes.get("depth", 0), sizes.get("width", 0)
+        windows = max(sizes.get("windows", 1), 1)
+        depth, width = sizes.get("depth", 0), windows * sizes.get("width", 0)
         weights = width * (n_in + n_out + 2 * depth * width) if width else n_in * n_out
+        weights //= windows
         tensors = 4 + 8 * depth
         d = n_in
         if given.fields.get("inputs", "rows") == "outer":
@@ -214,7 +216,8 @@ class NetworkFeatures(AbstractFeatureMap):
     @property
     @override
     def widest(self) -> int:
-        return self.network.n_inputs + self.network.width + self.sketch_size
+        hidden = self.network.width * self.network.windows
+        return self.network.n_inputs + hidden + self.sketch_size
 
     @override
     def evaluate(

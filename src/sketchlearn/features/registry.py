@@ -36,6 +36,7 @@ from sketchlearn.features.fields import (
 __all__ = [
     "AbstractRegistered",
     "declare",
+    "described_counting",
     "described_origin",
     "is_built_in",
     "is_known",
@@ -70,6 +71,10 @@ class AbstractRegistered(ABC):
 
     stored: ClassVar[tuple[str, ...] | None] = ()
     """Names of its stored weights; None where they differ from map to map."""
+
+    counts_items: ClassVar[bool] = False
+    """Whether features of rows of whole numbers are whole: their totals are packed in
+    files. Part of the format: with another answer the same sketch is other bytes."""
 
     @classmethod
     def cost_of(cls, given: Declared) -> Cost:
@@ -168,6 +173,17 @@ def described_origin(description: Any) -> str:
     if not isinstance(description, Mapping) or not is_known(description.get("kind")):
         return "unknown"
     return map_class(description["kind"]).origin_of(description)
+
+
+def described_counting(description: Mapping[str, Any]) -> bool:
+    """Whether a map of this library is described whose features count items.
+
+    A user's own map never is: what a file holds must not depend on what is imported.
+    """
+    if not is_known(description.get("kind")):
+        return False
+    cls = map_class(description["kind"])
+    return is_of_package(cls) and cls.counts_items
 
 
 def declare(

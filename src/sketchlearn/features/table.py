@@ -23,7 +23,7 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_origin, require_positive_int
 from sketchlearn.features.base import require_in_range, sum_features
 from sketchlearn.features.cost import Cost, Declared
-from sketchlearn.features.fields import ORIGIN, SIZE, Field
+from sketchlearn.features.fields import NUMBER, ORIGIN, SIZE, Field, or_none
 from sketchlearn.features.items import (
     AbstractItemMap,
     require_known,
@@ -40,6 +40,10 @@ _LARGEST_ENTRY = 2**40
 """Entries beyond it leave no room for rows of several items."""
 
 
+_LARGEST_SUM_OF_ENTRIES = 2.0**44
+"""Whole numbers beyond it are not on the lattice of a feature."""
+
+
 @final
 class TableFeatures(AbstractItemMap):
     """The sum of the table's rows, one for each item a row holds.
@@ -48,15 +52,13 @@ class TableFeatures(AbstractItemMap):
     ----------
     table : array of int, shape (n_features, sketch_size)
         One row for each item, whose keys are 0, 1, 2 and so on.
-    row_items : int
-        No row holds more items than this, those it holds twice counted twice.
+    value_bound : float, optional
+        Largest magnitude of a feature; by default 1024 times the largest entry.
+    row_items : int, optional
+        No row holds more items than this, those it holds twice counted twice: bounds
+        features and their norm, so that sketches can be released.
     origin : {"declared", "data"}
         ``"data"`` if the table was made from rows that must stay private.
-
-    Notes
-    -----
-    Features are bounded by ``row_items`` times the largest entry, and their norm by
-    ``row_items`` times the largest norm of an item's vector.
 
     Examples
     --------
@@ -66,11 +68,20 @@ class TableFeatures(AbstractItemMap):
     """
 
     kind: ClassVar[str] = "table"
-    fields: ClassVar[Mapping[str, Field]] = {"row_items": SIZE, "origin": ORIGIN}
+    fields: ClassVar[Mapping[str, Field]] = {
+        "value_bound": NUMBER,
+        "row_items": or_none(SIZE),
+        "origin": ORIGIN,
+    }
     stored: ClassVar[tuple[str, ...]] = ("table",)
 
     def __init__(
-        self, table: ArrayLike, *, row_items: int = 1024, origin: Origin = "declared"
+        self,
+        table: ArrayLike,
+        *,
+        value_bound: float | None = None,
+        row_items: int | None = None,
+        origin: Origin = "declared",
     ) -> None:
         entries = np.array(table)
         if entries.ndim != 2 or not entries.size or entries.dtype.kind not in "iu":
@@ -85,15 +96,27 @@ class TableFeatures(AbstractItemMap):
                 f"the largest is {largest}."
             )
         self.table = entries.astype(np.int64)
-        self.row_items = require_positive_int("row_items", row_items)
         self._origin = require_origin(origin)
-        squares = (self.table.astype(np.float64) ** 2).sum(axis=1)
+        norm_bound = None
+        if row_items is not None:
+            if value_bound is not None:
+                raise FeatureMapError("give row_items or value_bound, and not both.")
+            self.row_items = require_positive_int("row_items", row_items)
+            value_bound = float(self.row_items * largest)
+            squares = (self.table.astype(np.float64) ** 2).sum(axis=1)
+            norm_bound = self.row_items * sqrt(float(squares.max())) * (1 + 2.0**-40)
+        bound = 1024.0 * largest if value_bound is None else value_bound
+        if bound > _LARGEST_SUM_OF_ENTRIES:
+            raise FeatureMapError(
+                f"features of this table may be as large as {bound:.3g}, beyond 2**44. "
+                "Use smaller entries, or a smaller row_items or value_bound."
+            )
         super().__init__(
             n_features=self.table.shape[0],
             sketch_size=self.table.shape[1],
             scaling=None,
-            value_bound=float(self.row_items * largest),
-            norm_bound=self.row_items * sqrt(float(squares.max())) * (1 + 2.0**-40),
+            value_bound=bound,
+            norm_bound=norm_bound,
         )
         self._matrix = WholeMatrix(self.table.astype(np.float64))
 
@@ -105,7 +128,11 @@ class TableFeatures(AbstractItemMap):
 
     @override
     def describe(self) -> dict[str, Any]:
-        return {"row_items": self.row_items, "origin": self._origin}
+        bound = {"value_bound": self.value_bound}
+        return {
+            **(bound if self.row_items is None else {"row_items": self.row_items}),
+            "origin": self._origin,
+        }
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
@@ -120,7 +147,7 @@ class TableFeatures(AbstractItemMap):
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
         require_row_items(rows, self.row_items, first_row)
-        limit = float(self.row_items or 1) * 2.0**self.frac_bits
+        limit = self.value_bound * 2.0**self.frac_bits
         lattice = RowLattice(None, self.frac_bits, limit)
         sums = self._matrix.product(*lattice.round(rows, first_row))
         features = sums * 2.0**-self.frac_bits

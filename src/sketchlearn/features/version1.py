@@ -195,7 +195,7 @@ def _cells(phi: CellFeatures, given: Mapping[str, Any]) -> _Facts:
 
 
 def _activation(phi: ActivationFeatures) -> _Facts:
-    if phi.activation == "relu":
+    if phi.norm_bound is None:
         return {}
     return {"norm_bound": phi.matrix.shape[1] ** 0.5 * _SLACK}
 

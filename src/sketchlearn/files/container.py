@@ -54,7 +54,7 @@ MOST_NESTED = 32
 """Most lists and mappings of a header inside one another: far fewer than Python's own
 limit, so that whoever walks through them comes back."""
 
-NEWEST = 2
+NEWEST = 3
 """The newest version of a file that this library reads."""
 
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}

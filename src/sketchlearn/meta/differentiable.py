@@ -8,9 +8,10 @@ only need a slope have it without torch (:mod:`sketchlearn.decoders.clusters.pul
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.activation import Activation, ActivationFeatures
+from sketchlearn.features.activation import LEAK, Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.nystrom import NystromFeatures
@@ -28,6 +29,9 @@ _TENSOR_FUNCTIONS: dict[str, TensorMap] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "leaky-relu": partial(torch.nn.functional.leaky_relu, negative_slope=LEAK),
+    "identity": lambda phases: phases,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Self, final
+from typing import Any, Self, cast, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,11 @@ from sketchlearn.networks.forward import (
     initial_tensors,
 )
 from sketchlearn.networks.layers import NORM_EPS
+from sketchlearn.networks.quantized import THRESHOLD, QuantizedKind
 
 __all__ = [
     "Network",
+    "QuantizedLinear",
     "ResidualBlock",
     "build_network",
     "export_tensors",
@@ -50,6 +52,35 @@ class ResidualBlock(nn.Module):
 
 
 @final
+class QuantizedLinear(nn.Module):
+    """An affine layer computed with its weights quantized.
+
+    A gradient by the quantized weights is taken as one by the weights themselves
+    (straight through), so that they can be learned.
+
+    Parameters
+    ----------
+    n_inputs, n_outputs : int
+        Sizes; the numbers are filled in later.
+    kind : {"ternary", "binary"}
+        As :func:`~sketchlearn.networks.quantized.quantized` computes it.
+    """
+
+    def __init__(self, n_inputs: int, n_outputs: int, kind: QuantizedKind) -> None:
+        super().__init__()
+        self.kind = kind
+        self.weight = nn.Parameter(torch.empty(n_outputs, n_inputs))
+        self.bias = nn.Parameter(torch.empty(n_outputs))
+
+    @override
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(n, n_inputs) → (n, n_outputs)."""
+        weight = self.weight
+        straight = weight + (_quantized(weight.detach(), self.kind) - weight).detach()
+        return nn.functional.linear(inputs, straight, self.bias)
+
+
+@final
 class Network(nn.Module):
     """A network as :class:`~sketchlearn.networks.forward.NetworkSpec` describes it.
 
@@ -66,14 +97,19 @@ class Network(nn.Module):
         super().__init__()
         self.spec = spec
         layers: dict[str, nn.Module] = {}
-        last = spec.n_inputs
-        if spec.kind != "linear":
-            layers["first"] = _affine(spec.n_inputs, spec.width)
+        n_inputs, n_outputs = spec.window.n_inputs, spec.window.n_outputs
+        if not spec.is_flat:
+            layers["first"] = _affine(n_inputs, spec.width)
             for index in range(spec.depth):
                 layers[f"block{index}"] = _block(spec)
             layers["norm"], layers["activation"] = _norm(spec), _activation(spec)
-            last = spec.width
-        layers["last"] = _affine(last, spec.n_outputs)
+            n_inputs = spec.width
+        is_quantized = spec.kind in get_args(QuantizedKind)
+        layers["last"] = (
+            QuantizedLinear(n_inputs, n_outputs, cast(QuantizedKind, spec.kind))
+            if is_quantized
+            else _affine(n_inputs, n_outputs)
+        )
         if spec.head is not None:
             layers["head"] = nn.Tanh() if spec.head == "tanh" else nn.Sigmoid()
         self.layers = nn.Sequential(OrderedDict(layers))
@@ -82,7 +118,7 @@ class Network(nn.Module):
     @override
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., n_inputs) → (..., n_outputs)."""
-        flat = self.layers(inputs.reshape(-1, self.spec.n_inputs))
+        flat = self.layers(inputs.reshape(-1, self.spec.window.n_inputs))
         result: Tensor = flat.reshape(*inputs.shape[:-1], self.spec.n_outputs)
         return result
 
@@ -136,6 +172,15 @@ def import_tensors(module: nn.Module, tensors: Mapping[str, NDArray[Any]]) -> No
     kept = frozen_tensors(tensors, shapes)
     state = {name: torch.from_numpy(array.copy()) for name, array in kept.items()}
     module.load_state_dict(state, strict=False)
+
+
+def _quantized(weight: Tensor, kind: QuantizedKind) -> Tensor:
+    """What :func:`sketchlearn.networks.quantized.quantized` gives, as tensors."""
+    magnitude = weight.abs() if kind == "ternary" else weight
+    kept = magnitude > THRESHOLD * weight.abs().mean(dim=1, keepdim=True)
+    count = kept.sum(dim=1, keepdim=True).clamp_min(1)
+    scale = (magnitude * kept).sum(dim=1, keepdim=True) / count
+    return weight.sign() * kept * scale
 
 
 def _affine(n_inputs: int, n_outputs: int) -> nn.Linear:

@@ -53,21 +53,31 @@ def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
     config : RunConfig
         As read by :func:`~sketchlearn.meta.config.load_config`.
     datasets : sequence of MetaDataset
-        All datasets to train on and to hold out; never those of a test split.
+        All datasets to train on and to hold out; never those of a test split. None
+        for tasks that take no datasets.
     """
     tasks = find_tasks()
     if config.task not in tasks:
         raise ConfigError(
             f"there is no task {config.task!r}; the tasks are: {', '.join(tasks)}."
         )
-    usable = [data for data in datasets if data.real or not config.data.real_only]
-    training, held_out = split_datasets(
-        usable, config.data.held_out, seed=config.data.seed
-    )
     task = tasks[config.task]
+    if task.takes_datasets != bool(datasets):
+        needs = "learns from datasets: give" if task.takes_datasets else "takes no"
+        raise ConfigError(
+            f"task {config.task!r} {needs} datasets (--data); got {len(datasets)}."
+        )
+    training, held_out = _split(config, datasets) if datasets else ([], [])
     model, problem = task.build(config, training, held_out)
     names = [tuple(data.name for data in part) for part in (training, held_out)]
     return Run(task, model, problem, *names)
+
+
+def _split(
+    config: RunConfig, datasets: Sequence[MetaDataset]
+) -> tuple[list[MetaDataset], list[MetaDataset]]:
+    usable = [data for data in datasets if data.real or not config.data.real_only]
+    return split_datasets(usable, config.data.held_out, seed=config.data.seed)
 
 
 def train_run(

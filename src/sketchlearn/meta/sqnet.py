@@ -9,7 +9,7 @@ frozen: :meth:`TrainableSQNet.freeze`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, final
 
 from typing_extensions import override
@@ -18,9 +18,10 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.network import FEATURE_PREFIX
 from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.differentiable import lower_products
+from sketchlearn.meta.differentiable import differentiable, lower_products
 from sketchlearn.meta.networks import Network
-from sketchlearn.sqnet import DECODER_PREFIX, SQNet, SQNetSpec
+from sketchlearn.sqnet import DECODER_PREFIX, SQNet
+from sketchlearn.sqnet_spec import SQNetSpec
 
 __all__ = ["TrainableSQNet"]
 
@@ -59,10 +60,11 @@ class TrainableSQNet(nn.Module):
 
     def freeze(self) -> SQNet:
         """The net as it is now, for exact sketches; batch norms in evaluation mode."""
-        feature = self.feature_network.freeze().tensors
-        decoder = self.decoder_network.freeze().tensors
-        tensors = {FEATURE_PREFIX + name: array for name, array in feature.items()}
-        tensors |= {DECODER_PREFIX + name: array for name, array in decoder.items()}
+        tensors = {
+            prefix + name: array
+            for prefix, network in self._networks.items()
+            for name, array in network.freeze().tensors.items()
+        }
         return SQNet(self.spec, tensors, self._model)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
@@ -71,6 +73,8 @@ class TrainableSQNet(nn.Module):
 
     def features(self, rows: Tensor) -> Tensor:
         """Feature vectors φ: (..., n, n_features) → (..., n, sketch_size)."""
+        if self._random is not None:
+            return self._random(rows)
         outer = self.spec.inputs == "outer"
         result: Tensor = self.feature_network(lower_products(rows) if outer else rows)
         return result
@@ -78,6 +82,45 @@ class TrainableSQNet(nn.Module):
     def sketch(self, rows: Tensor) -> Tensor:
         """Pooled features z: (..., n, n_features) → (..., sketch_size)."""
         return _pool(self.features(rows), self.spec.pooling)
+
+    @property
+    def reads_means(self) -> bool:
+        """Whether the sketch of rows is a function of their mean alone."""
+        if self.spec.pooling != "mean" or self.spec.inputs != "rows":
+            return False
+        if self.spec.random:
+            return bool(self.spec.random_features.activation == "identity")
+        return self.spec.feature_network.is_affine
+
+    def sketch_means(self, means: Tensor) -> Tensor:
+        r"""Sketches of whole datasets from the means of their rows.
+
+        .. math::
+            \mathbb{E}[W x + b] = W\, \mathbb{E}[x] + b
+
+        (..., n_features) → (..., sketch_size), for affine networks of rows with mean
+        pooling: then training on counts of items needs no rows.
+        """
+        if not self.reads_means:
+            raise FeatureMapError(
+                "only an affine Sketch Network of rows, pooled by mean, is a function "
+                f"of the mean of rows; got {self.spec}. Use sketch(rows)."
+            )
+        return self.features(means)
+
+    def sketch_sets(self, rows: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
+        """Sketches of sets of several sizes: (rows, n_features) → (sets, sketch_size).
+
+        ``sizes`` has pairs (number of sets, rows of each), in the order of the rows.
+        All rows go through the network at once, so that a batch norm sees them all.
+        """
+        lengths = [sets * n for sets, n in sizes]
+        groups = zip(torch.split(self.features(rows), lengths), sizes, strict=True)
+        pooled = [
+            _pool(part.reshape(sets, n, -1), self.spec.pooling)
+            for part, (sets, n) in groups
+        ]
+        return torch.cat(pooled)
 
     def sketch_moments(self, second_moments: Tensor) -> Tensor:
         r"""Sketches of whole datasets from their second moments.
@@ -114,8 +157,18 @@ class TrainableSQNet(nn.Module):
 
     def _start(self, frozen: SQNet) -> None:
         self._model = frozen.model
-        self.feature_network = Network.thaw(frozen.feature_network)
+        self._random = None
+        if frozen.spec.random:
+            self._random = differentiable(frozen.spec.random_features)
+        else:
+            self.feature_network = Network.thaw(frozen.feature_network)
         self.decoder_network = Network.thaw(frozen.decoder_network)
+
+    @property
+    def _networks(self) -> dict[str, Network]:
+        """The networks that are learned by the prefix of their tensors."""
+        feature = {} if self._random else {FEATURE_PREFIX: self.feature_network}
+        return {**feature, DECODER_PREFIX: self.decoder_network}
 
 
 def _pool(features: Tensor, pooling: str) -> Tensor:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, cast, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,10 @@ from sketchlearn.networks.layers import (
     Scale,
     Sigmoid,
     Tanh,
+    Windows,
     chain,
 )
+from sketchlearn.networks.quantized import QuantizedKind, quantized
 
 __all__ = [
     "FrozenNetwork",
@@ -43,7 +45,7 @@ __all__ = [
     "spec_from_dict",
 ]
 
-NetworkKind = Literal["linear", "resnet", "transformer"]
+NetworkKind = Literal["linear", "ternary", "binary", "resnet", "transformer"]
 Head = Literal["tanh", "sigmoid"]
 
 Spec = TypeVar("Spec")
@@ -58,7 +60,9 @@ _STATISTICS = ("weight", "bias", "running_mean", "running_var")
 class NetworkSpec:
     r"""Sizes and architecture of a network.
 
-    * ``"linear"``: :math:`x \mapsto W x + b`;
+    * ``"linear"``: :math:`x \mapsto W x + b`; ``"ternary"`` and ``"binary"``: the same
+      where a row of W has entries :math:`\{-a, 0, a\}` or :math:`\{0, a\}` only, so
+      that it is a table of whole numbers (:mod:`sketchlearn.networks.quantized`);
     * ``"resnet"`` and ``"transformer"``: with :math:`h_0 = W_0 x + b_0` and
       ``depth`` blocks of ``width`` hidden units,
 
@@ -73,12 +77,16 @@ class NetworkSpec:
     ----------
     n_inputs, n_outputs : int
         Numbers that go in and come out.
-    kind : {"linear", "resnet", "transformer"}
+    kind : {"linear", "ternary", "binary", "resnet", "transformer"}
         Architecture.
     depth, width : int
-        Residual blocks and hidden units; both 0 for ``"linear"``.
+        Residual blocks and hidden units; both 0 for networks without hidden layers.
     head : {"tanh", "sigmoid"}, optional
         Applied to the output.
+    windows : int
+        The input is cut into so many windows of the same length; each goes through
+        the same network, and their outputs stand side by side (paper, parallel
+        sketching).
 
     Examples
     --------
@@ -92,6 +100,7 @@ class NetworkSpec:
     depth: int = 0
     width: int = 0
     head: Head | None = None
+    windows: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(NetworkKind):
@@ -103,23 +112,47 @@ class NetworkSpec:
             raise FeatureMapError(
                 f"head must be None, 'tanh' or 'sigmoid'; got {quote(self.head)}."
             )
-        for name in ("n_inputs", "n_outputs", "depth", "width"):
+        for name in ("n_inputs", "n_outputs", "depth", "width", "windows"):
             value = getattr(self, name)
-            least = 0 if self.kind == "linear" and name in ("depth", "width") else 1
+            least = 0 if self.is_flat and name in ("depth", "width") else 1
             if type(value) is not int or value < least:
                 raise FeatureMapError(
                     f"{name} of a {self.kind} network must be a whole number >= "
                     f"{least}; got {quote(value)}."
                 )
-        if self.kind == "linear" and (self.depth or self.width):
+        if self.is_flat and (self.depth or self.width):
             raise FeatureMapError(
-                "a linear network has no hidden layers: leave depth and width at 0; "
-                f"got depth {self.depth} and width {self.width}."
+                f"a {self.kind} network has no hidden layers: leave depth and width at "
+                f"0; got depth {self.depth} and width {self.width}."
+            )
+        if self.n_inputs % self.windows or self.n_outputs % self.windows:
+            raise FeatureMapError(
+                f"{self.windows} windows must divide the inputs and the outputs; got "
+                f"{self.n_inputs} and {self.n_outputs}."
             )
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether it has no hidden layers: an affine map, and then the head."""
+        return self.kind not in ("resnet", "transformer")
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the mean of its outputs is its output for the mean of the inputs."""
+        return self.is_flat and self.head is None
+
+    @property
+    def window(self) -> NetworkSpec:
+        """What each window goes through."""
+        n_in, n_out = self.n_inputs // self.windows, self.n_outputs // self.windows
+        return replace(self, n_inputs=n_in, n_outputs=n_out, windows=1)
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        return asdict(self)
+        """JSON-ready fields; ``windows`` where there are several."""
+        fields = asdict(self)
+        if self.windows == 1:
+            del fields["windows"]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NetworkSpec:
@@ -160,7 +193,10 @@ class FrozenNetwork:
                 f"for {self.spec.depth} blocks. Use the tensors and the spec of one "
                 "weights file."
             )
-        kept = frozen_tensors(self.tensors, _shapes(self.spec))
+        kept = frozen_tensors(self.tensors, _shapes(self.spec.window))
+        if self.spec.kind in get_args(QuantizedKind):
+            name = "layers.last.weight"
+            kept[name] = quantized(kept[name], cast(QuantizedKind, self.spec.kind))
         object.__setattr__(self, "tensors", kept)
 
     def __call__(self, inputs: NDArray[np.floating]) -> Array:
@@ -170,7 +206,12 @@ class FrozenNetwork:
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """What is computed, in order."""
-        if self.spec.kind == "linear":
+        if self.spec.windows > 1:
+            return (Windows(self._one_window(), self.spec.windows),)
+        return self._one_window()
+
+    def _one_window(self) -> tuple[Layer, ...]:
+        if self.spec.is_flat:
             return (self._affine("last"), *self._head())
         blocks = [self._block(f"block{index}") for index in range(self.spec.depth)]
         last = (self._norm("norm"), self._activation(), self._affine("last"))
@@ -221,7 +262,7 @@ def initial_tensors(spec: NetworkSpec, seed: int = 0) -> dict[str, NDArray[np.fl
     (2, 9)
     """
     rng, tensors = np.random.default_rng(seed), {}
-    shapes = _shapes(spec)
+    shapes = _shapes(spec.window)
     for name, shape in shapes.items():
         layer, _, part = name.rpartition(".")
         if layer.endswith("norm"):
@@ -268,8 +309,8 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
 
 
 def _shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of a network by name."""
-    if spec.kind == "linear":
+    """Shapes of the tensors of a network of one window by name."""
+    if spec.is_flat:
         return _affine_shapes("layers.last", spec.n_inputs, spec.n_outputs)
     width = spec.width
     shapes = _affine_shapes("layers.first", spec.n_inputs, width)

@@ -26,6 +26,7 @@ __all__ = [
     "Scale",
     "Sigmoid",
     "Tanh",
+    "Windows",
     "chain",
 ]
 
@@ -134,7 +135,24 @@ class Residual:
         return x + chain(self.body, x)
 
 
-Layer: TypeAlias = Affine | Scale | LayerNorm | Relu | Gelu | Tanh | Sigmoid | Residual
+@final
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The same layers on each of ``count`` windows of the input, side by side."""
+
+    body: tuple[Layer, ...]
+    count: int
+
+    def __call__(self, x: Array) -> Array:
+        """(..., count * n_in) → (..., count * n_out)."""
+        apart = x.reshape(*x.shape[:-1], self.count, x.shape[-1] // self.count)
+        done = chain(self.body, apart)
+        return done.reshape(*x.shape[:-1], self.count * done.shape[-1])
+
+
+Layer: TypeAlias = (
+    Affine | Scale | LayerNorm | Relu | Gelu | Tanh | Sigmoid | Residual | Windows
+)
 
 
 def chain(layers: tuple[Layer, ...], x: Array) -> Array:

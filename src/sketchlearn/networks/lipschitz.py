@@ -19,6 +19,7 @@ from sketchlearn.networks.layers import (
     Scale,
     Sigmoid,
     Tanh,
+    Windows,
 )
 
 __all__ = ["spectral_bound"]
@@ -40,6 +41,7 @@ def spectral_bound(network: FrozenNetwork | Layer) -> float:
       it has no Lipschitz constant, since inputs close to a constant vector are
       magnified without limit; with :math:`\epsilon = 10^{-5}` it is 316, so bounds
       of transformer networks are true and rarely useful;
+    * windows: as one of them, since they share no input;
     * ReLU and tanh: 1, sigmoid: 1/4, GELU: 1.129.
 
     Parameters
@@ -68,6 +70,8 @@ def spectral_bound(network: FrozenNetwork | Layer) -> float:
             return prod(spectral_bound(layer) for layer in network.layers)
         case Residual():
             return 1.0 + prod(spectral_bound(layer) for layer in network.body)
+        case Windows():
+            return prod(spectral_bound(layer) for layer in network.body)
         case Affine():
             return _spectral_norm(network.weight)
         case Scale():

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.packing import bits_of, packed_bytes
 from sketchlearn.errors import (
     FeatureMapMismatch,
     PoolingError,
@@ -30,6 +31,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.build import rebuild_map
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import canonical_json
+from sketchlearn.sketching.counts import counts_of
 from sketchlearn.sketching.lineage import (
     Lineage,
     merged_lineage,
@@ -91,6 +93,26 @@ class Sketch:
     def size(self) -> int:
         """How many numbers the sketch holds."""
         return len(self.total)
+
+    @cached_property
+    def packed_bytes(self) -> int:
+        """How many bytes the numbers take when packed, as in files.
+
+        16 each, but for counts of items: these take as many bits as the largest needs
+        above the least.
+
+        Examples
+        --------
+        >>> import sketchlearn as sl
+        >>> phi = sl.CountMinFeatures(n_features=3, width=4, depth=2)
+        >>> a = sl.sketch_rows([[1.0, 0.0, 0.0], [1.0, 2.0, 3.0]], phi)
+        >>> a.size, a.packed_bytes
+        (8, 3)
+        """
+        counts = counts_of(self.total, self.features, self.pooling)
+        if counts is None:
+            return 16 * self.size
+        return packed_bytes(self.size, bits_of(counts))
 
     @cached_property
     def mean(self) -> NDArray[np.float64]:
@@ -277,7 +299,7 @@ class Sketch:
     def _repr_html_(self) -> str:
         cells = {
             "rows": f"{self.count:,}",
-            "numbers": f"{self.size:,} ({16 * self.size:,} bytes, exact)",
+            "numbers": f"{self.size:,} ({self.packed_bytes:,} bytes, exact)",
             "features": f"{self.features.kind}, {self.features.n_features} per row",
             "map": f"{self.features.fingerprint[:12]}..",
             "pooling": self.pooling,

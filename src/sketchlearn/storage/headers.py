@@ -11,8 +11,10 @@ in a file          in the code
 ``dim``            ``FeatureSpec.sketch_size``
 ``clip``           ``FeatureSpec.norm_bound``, empty for none
 ``privacy``        ``PrivateSketch.statement``, empty for an exact sketch
-``kind``           ``exact``, ``private`` or ``test`` (of seeded noise)
+``kind``           ``exact``, ``counts`` (exact as well, packed), ``private`` or
+                   ``test`` (of seeded noise)
 ``sum_hi, sum_lo`` ``total.hi, total.lo``, and ``count`` the number of rows
+``version``        ``FeatureSpec.version``; 3 for counts of maps of version 2
 =================  ========================================================
 
 The other fields are called alike in both.
@@ -28,10 +30,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.features.description import VERSION
 from sketchlearn.features.registry import declare, is_known
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import (
-    NEWEST,
     Contents,
     canonical_json,
     damaged,
@@ -51,6 +53,7 @@ __all__ = [
     "header_of",
     "move_long_texts",
     "parse_description",
+    "require_layout",
     "require_tensors",
     "whole_text",
 ]
@@ -65,7 +68,7 @@ _HEX_FLOAT = r"0x[01]\.[0-9a-f]{13}p[+-][0-9]{1,4}"
 
 MAP_FIELDS = {
     "format": "sketchlearn-map",
-    "version": f"[1-{NEWEST}]",
+    "version": f"[1-{VERSION}]",
     "feature_map": "sha256:[0-9a-f]{64}",
     "description": ".*",
 }
@@ -166,6 +169,13 @@ def require_tensors(tensors: Tensors, *, size: int, counted: bool) -> None:
     wanted = {"sum_hi": ("int64", (size,)), "sum_lo": ("uint64", (size,))}
     if counted:
         wanted["count"] = "int64", (1,)
+    require_layout(tensors, wanted)
+
+
+def require_layout(
+    tensors: Tensors, wanted: Mapping[str, tuple[str, tuple[int, ...]]]
+) -> None:
+    """Refuse other tensors, beside long texts, than these types and shapes."""
     texts = {name for name, _ in LONG_TEXTS.values()}
     found = {n: (str(a.dtype), a.shape) for n, a in tensors.items() if n not in texts}
     if found != wanted:

@@ -112,11 +112,11 @@ def dumps(
 ) -> bytes:
     """Give the bytes :func:`save` would write, for a database or a message."""
     require_key(key, key_id)
-    fitting = [one for one in all_formats() if isinstance(obj, one.stored)]
+    fitting = [one for one in all_formats() if one.takes(obj)]
     if not fitting:
         raise UnsavableError(
             f"cannot save a {type(obj).__name__}. What can be saved: "
-            f"{', '.join(sorted(one.stored.__name__ for one in all_formats()))}."
+            f"{', '.join(sorted({one.stored.__name__ for one in all_formats()}))}."
         )
     try:
         contents = fitting[0].pack(obj)

@@ -1,5 +1,7 @@
 """A pullback is the transpose of the Jacobian: torch and differences agree with it."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from sketchlearn import (
 )
 from sketchlearn.decoders.clusters.pullback import activate, linearised
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.activation import ActivationFeatures
+from sketchlearn.features.activation import Activation, ActivationFeatures
 from sketchlearn.meta.differentiable import activate as activate_tensor
 from sketchlearn.meta.differentiable import differentiable
 
@@ -22,7 +24,7 @@ RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(3, 10))
 ROWS = RNG.uniform(-2, 2, (40, 3))
 SCALING = Scaling.from_bounds(-2.0, 3.0, n_features=3)
-ACTIVATIONS = ["fourier", "cos", "sin", "tanh", "sigmoid", "relu"]
+ACTIVATIONS = get_args(Activation)
 MAPS = {
     "fourier": FourierFeatures(3, 8, scaling=SCALING),
     "unscaled": FourierFeatures(3, 8),

@@ -8,15 +8,16 @@ arithmetic; these are the same formulas in float64, read off the map's attribute
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import pi, sqrt
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from sketchlearn.decoders.clusters.atoms import nystrom_atoms
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.activation import Activation, ActivationFeatures
+from sketchlearn.features.activation import LEAK, Activation, ActivationFeatures
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.nystrom import NystromFeatures
@@ -104,6 +105,15 @@ def activate(phases: Array, activation: Activation) -> tuple[Array, Pullback]:
             return values, lambda by: values * (1 - values) * by
         case "relu":
             return np.maximum(phases, 0.0), lambda by: (phases > 0) * by
+        case "leaky-relu":
+            slopes = np.where(phases > 0, 1.0, LEAK)
+            return slopes * phases, lambda by: slopes * by
+        case "gelu":
+            share = ndtr(phases)
+            density = np.exp(-0.5 * phases**2) / sqrt(2 * pi)
+            return phases * share, lambda by: (share + phases * density) * by
+        case "identity":
+            return phases, lambda by: by
 
 
 def _units(matrix: NDArray[np.floating], activation: Activation) -> Linearised:

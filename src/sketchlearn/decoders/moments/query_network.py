@@ -19,7 +19,9 @@ from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import network_digest
+from sketchlearn.files.weights import tensors_digest
 from sketchlearn.networks.forward import FrozenNetwork
+from sketchlearn.networks.layers import Scale
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -44,8 +46,11 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     pooling : str
         How the sketches it was trained on were pooled.
     digest : str
-        Digest of the Sketch Network it was trained with: sketches of other maps are
-        refused. Empty for a network over features that are not learned.
+        Digest of the tensors of the map it was trained with: sketches of other maps
+        are refused. Empty for a network over any features.
+    units : Scale, optional
+        Applied to the pooled features first: from the whole numbers of a table to
+        those the network was trained on.
 
     Examples
     --------
@@ -64,6 +69,7 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     symmetric: bool = False
     pooling: str = "mean"
     digest: str = ""
+    units: Scale | None = None
 
     def __post_init__(self) -> None:
         outputs = self.network.spec.n_outputs
@@ -84,7 +90,7 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[NDArray[np.float64]]:
         self._require_trained_on(sketch)
         pooled = sketch.pooled if isinstance(sketch, Sketch) else _clamped(sketch)
-        outputs = self.network(pooled)
+        outputs = self.network(pooled if self.units is None else self.units(pooled))
         if self.symmetric:
             return Decoding(symmetric_matrix(outputs))
         return Decoding(outputs.reshape(self.shape))
@@ -97,7 +103,7 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
                 f"this Query Network reads {size} numbers and the sketch has "
                 f"{spec.sketch_size}. Sketch with the feature map it was trained with."
             )
-        if self.digest and network_digest(spec.description) != self.digest:
+        if self.digest and _map_digest(sketch) != self.digest:
             raise FeatureMapMismatch(
                 f"this Query Network was trained with Sketch Network "
                 f"{self.digest[:12]}.., and the sketch is of another map "
@@ -110,6 +116,15 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
                 f"{self.pooling!r}, and this one is pooled by {pooling!r}. Sketch "
                 f"with pooling={self.pooling!r}."
             )
+
+
+def _map_digest(sketch: Sketch | PrivateSketch) -> str:
+    """Of the tensors of the sketch's map, clipped or not."""
+    found = network_digest(sketch.features.description)
+    if found:
+        return found
+    parts = sketch.feature_map.parts()
+    return tensors_digest(parts[0].feature_map.weights()) if len(parts) == 1 else ""
 
 
 def _clamped(sketch: PrivateSketch) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
-from sketchlearn.features.network import NetworkFeatures
+from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
 from sketchlearn.plans.moments import LEARNED, moment_decoder
 from sketchlearn.privacy.released import PrivateSketch
@@ -215,7 +215,9 @@ def _sqnet(folder: Path | None, data: EvaluationSet, size: int, seed: int) -> Es
 
 
 @lru_cache(maxsize=1)
-def _networks(folder: Path | None, size: int) -> tuple[NetworkFeatures, QueryNetwork]:
+def _networks(
+    folder: Path | None, size: int
+) -> tuple[AbstractFeatureMap, QueryNetwork]:
     path = None if folder is None else folder / weights_file(size)
     found = path is not None and path.is_file()
     net = SQNet.load(path) if path and found else load_model(_packaged_name(size))

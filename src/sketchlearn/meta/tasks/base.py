@@ -41,6 +41,9 @@ class Task:
     """Search in place before the training, of module, problem and settings of the
     trainer; it returns None if the configuration asks for none."""
 
+    takes_datasets: bool = True
+    """Whether it learns from datasets; others draw all they need from a law."""
+
 
 def find_tasks() -> dict[str, Task]:
     """All tasks by name.

@@ -19,7 +19,7 @@ from typing_extensions import override
 from sketchlearn.decoders.clusters.ckm_descent import DAMPED, CKMSpec
 from sketchlearn.decoders.clusters.descent import InnerOptimiser
 from sketchlearn.errors import ConfigError
-from sketchlearn.features.activation import Activation
+from sketchlearn.features.activation import UNBOUNDED, Activation
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.clustering import (
@@ -97,8 +97,11 @@ class ClusteringConfig:
     """What NGOpt chooses among."""
 
     def __post_init__(self) -> None:
-        if self.epsilon is not None and "relu" in self.activations:
-            raise ConfigError("'relu' has no norm bound: leave it out with epsilon.")
+        for name in set(UNBOUNDED).intersection(self.activations):
+            if self.epsilon is not None:
+                raise ConfigError(
+                    f"{name!r} has no norm bound: leave it out with epsilon."
+                )
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Self:

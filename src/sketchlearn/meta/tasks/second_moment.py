@@ -23,7 +23,7 @@ from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
-from sketchlearn.sqnet import SQNetSpec
+from sketchlearn.sqnet_spec import SQNetSpec
 
 __all__ = ["PaddedMomentProblem"]
 

@@ -23,13 +23,13 @@ from sketchlearn.rows.items import ItemRows
 
 __all__ = [
     "AbstractPooling",
-    "Rows",
+    "PooledRows",
     "evaluated_blocks",
     "require_item_map",
     "scaled_quotient",
 ]
 
-Rows: TypeAlias = NDArray[np.floating] | ItemRows
+PooledRows: TypeAlias = NDArray[np.floating] | ItemRows
 
 
 class AbstractPooling(ABC):
@@ -58,7 +58,7 @@ class AbstractPooling(ABC):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: Rows,
+        rows: PooledRows,
         first_row: int,
     ) -> Int128Array:
         """Total of a batch of rows, written out or as the items they hold."""
@@ -75,7 +75,7 @@ class AbstractPooling(ABC):
 
 
 def evaluated_blocks(
-    feature_map: AbstractFeatureMap, rows: Rows, first_row: int
+    feature_map: AbstractFeatureMap, rows: PooledRows, first_row: int
 ) -> Iterator[NDArray[np.float64]]:
     """Feature vectors of a batch, block by block."""
     if isinstance(rows, ItemRows):

@@ -15,7 +15,7 @@ from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.rows.items import ItemRows
 from sketchlearn.sketching.pooling.base import (
     AbstractPooling,
-    Rows,
+    PooledRows,
     evaluated_blocks,
     require_item_map,
     scaled_quotient,
@@ -46,7 +46,7 @@ class ExtremePooling(AbstractPooling):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: Rows,
+        rows: PooledRows,
         first_row: int,
     ) -> Int128Array:
         reduce = np.max if self.which == "max" else np.min

@@ -15,7 +15,7 @@ from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.rows.items import ItemRows
 from sketchlearn.sketching.pooling.base import (
     AbstractPooling,
-    Rows,
+    PooledRows,
     require_item_map,
     scaled_quotient,
 )
@@ -45,7 +45,7 @@ class LinearPooling(AbstractPooling):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: Rows,
+        rows: PooledRows,
         first_row: int,
     ) -> Int128Array:
         if isinstance(rows, ItemRows):

@@ -32,7 +32,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.sketching.pooling.base import (
     AbstractPooling,
-    Rows,
+    PooledRows,
     evaluated_blocks,
     scaled_quotient,
 )
@@ -72,7 +72,7 @@ class _AbstractTransformed(AbstractPooling):
     def pool(
         self,
         feature_map: AbstractFeatureMap,
-        rows: Rows,
+        rows: PooledRows,
         first_row: int,
     ) -> Int128Array:
         coarse = np.zeros(feature_map.sketch_size, np.int64)

@@ -24,19 +24,25 @@ class AbstractFormat(ABC):
     Attributes
     ----------
     stored : type
-        The class, or the base of the classes.
+        The class, or the base of the classes. Where several formats have it, each
+        of its objects is taken by one of them.
     format : str
         Field ``format`` of their files.
     kinds : tuple of str
         What the field ``kind`` of these files may be; empty text where there is none.
+        No other format has one of them.
     fields : mapping
         Pattern of each field. A file has these fields and no others.
     """
 
     stored: ClassVar[type[Any]]
     format: ClassVar[str]
-    kinds: ClassVar[tuple[str, ...]] = ("",)
+    kinds: ClassVar[tuple[str, ...]]
     fields: ClassVar[Mapping[str, str]]
+
+    def takes(self, obj: Any) -> bool:
+        """Whether this is the format in which an object is written."""
+        return isinstance(obj, self.stored)
 
     @abstractmethod
     def pack(self, obj: Any) -> Contents:
@@ -60,5 +66,5 @@ class AbstractFormat(ABC):
 @cache
 def all_formats() -> tuple[AbstractFormat, ...]:
     """One of each format in this folder."""
-    found = classes_declaring("stored", "sketchlearn.storage.formats")
+    found = classes_declaring("kinds", "sketchlearn.storage.formats")
     return tuple(cls() for cls in found.values())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import Contents, fail
+from sketchlearn.sketching.counts import counts_of
 from sketchlearn.sketching.lineage import parse_lineage
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch
@@ -25,30 +28,29 @@ from sketchlearn.storage.headers import (
     whole_text,
 )
 
-__all__ = ["ExactSketchFormat"]
+__all__ = ["ExactSketchFormat", "exact_contents", "exact_sketch"]
 
 
 @final
 class ExactSketchFormat(AbstractFormat):
-    """A total, a count, and what they are of."""
+    """A total, a count, and what they are of.
+
+    Counts were written so until version 2, and are read so for ever.
+    """
 
     stored, kinds = Sketch, ("exact",)
     format, fields = SKETCH_FIELDS["format"], SKETCH_FIELDS
 
     @override
+    def takes(self, obj: Any) -> bool:
+        if not isinstance(obj, Sketch):
+            return False
+        return counts_of(obj.total, obj.features, obj.pooling) is None
+
+    @override
     def pack(self, obj: Sketch) -> Contents:
-        if not 0 <= obj.count < 2**63:
-            fail(f"cannot hold a count of {obj.count} rows.")
-        header = header_of(
-            obj.features,
-            kind="exact",
-            pooling=obj.pooling,
-            lineage=obj.lineage,
-            columns=obj.columns,
-        )
-        count = np.array([obj.count], np.int64)
-        tensors = {"count": count, "sum_hi": obj.total.hi, "sum_lo": obj.total.lo}
-        return move_long_texts(header, tensors)
+        sums = {"sum_hi": obj.total.hi, "sum_lo": obj.total.lo}
+        return move_long_texts(*exact_contents(obj, "exact", sums))
 
     @override
     def unpack(
@@ -56,18 +58,42 @@ class ExactSketchFormat(AbstractFormat):
     ) -> Sketch:
         spec = features_of(fields, tensors)
         require_tensors(tensors, size=spec.sketch_size, counted=True)
-        count = int(tensors["count"][0])
-        sketch = Sketch(
-            total=Int128Array(tensors["sum_hi"], tensors["sum_lo"]),
-            count=count,
-            features=spec,
-            lineage=parse_lineage(whole_text("lineage", fields, tensors)),
-            pooling=get_pooling(fields["pooling"]).name,
-            columns=columns_of(fields, tensors, spec.n_features),
+        total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
+        return exact_sketch(total, spec, fields, tensors)
+
+
+def exact_contents(
+    sketch: Sketch, kind: str, sums: Mapping[str, NDArray[Any]]
+) -> Contents:
+    """Header and tensors of an exact sketch whose total is in these tensors."""
+    if not 0 <= sketch.count < 2**63:
+        fail(f"cannot hold a count of {sketch.count} rows.")
+    header = header_of(
+        sketch.features,
+        kind=kind,
+        pooling=sketch.pooling,
+        lineage=sketch.lineage,
+        columns=sketch.columns,
+    )
+    return header, {"count": np.array([sketch.count], np.int64), **sums}
+
+
+def exact_sketch(
+    total: Int128Array, spec: FeatureSpec, fields: Mapping[str, str], tensors: Tensors
+) -> Sketch:
+    """The sketch of a total and of what its file says of it, if rows can have it."""
+    count = int(tensors["count"][0])
+    sketch = Sketch(
+        total=total,
+        count=count,
+        features=spec,
+        lineage=parse_lineage(whole_text("lineage", fields, tensors)),
+        pooling=get_pooling(fields["pooling"]).name,
+        columns=columns_of(fields, tensors, spec.n_features),
+    )
+    if count < 0 or not sketch.is_possible:
+        fail(
+            f"is not a possible sketch: {count} rows within its bounds cannot have "
+            "this total. It was forged or made with a bug; sketch the rows again."
         )
-        if count < 0 or not sketch.is_possible:
-            fail(
-                f"is not a possible sketch: {count} rows within its bounds cannot have "
-                "this total. It was forged or made with a bug; sketch the rows again."
-            )
-        return sketch
+    return sketch

@@ -27,7 +27,8 @@ __all__ = ["FeatureMapFormat"]
 class FeatureMapFormat(AbstractFormat):
     """The description of a map and the weights it stores."""
 
-    stored, format, fields = AbstractFeatureMap, MAP_FIELDS["format"], MAP_FIELDS
+    stored, kinds = AbstractFeatureMap, ("",)
+    format, fields = MAP_FIELDS["format"], MAP_FIELDS
 
     @override
     def pack(self, obj: AbstractFeatureMap) -> Contents:

@@ -1,0 +1,232 @@
+r"""What counts of items look like before anything is seen of a single one.
+
+Items are exchangeable: each has a frequency p drawn from one law, and a count that is
+binomial with p. A dictionary has laws of several shapes,
+
+* Zipf: :math:`p_j = \min(1, s\, j^{-\alpha})` with the item's rank j drawn at random,
+* bells in :math:`\log p/(1-p)` of several widths, with a share of items that never occur,
+* all items equally frequent,
+
+each at all places (s, or the middle of the bell). The mean count is known well, so each
+shape is taken where it has this mean. How well a shape alone explains what is seen of
+all items gives its weight; a mixture of shapes may then explain it better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, expit, logit
+
+from sketchlearn.decoders.counts.grid import CountGrid
+
+__all__ = ["CountLaws", "PriorTuning"]
+
+Reals = NDArray[np.float64]
+
+_TOP_LOGIT = 7.0
+"""Largest log-odds of a frequency below one."""
+
+_LOGIT_STEP = 0.08
+"""Distance of the log-odds at which the binomial law is written out."""
+
+_SMALLEST_SHARE = 1e-12
+"""No count is impossible, and no law is ever given up."""
+
+
+@final
+@dataclass(frozen=True)
+class PriorTuning:
+    """Numbers of the dictionary that were set by hand."""
+
+    exponents: tuple[float, ...] = tuple(np.arange(1, 19) / 8)
+    """Exponents of the Zipf laws."""
+
+    widths: tuple[float, ...] = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+    """Widths of bells."""
+
+    absent: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6)
+    """Shares of items that never occur beside the bell."""
+
+    rarest: float = 5.0
+    """The rarest place expects exp(-rarest) of an item: no rarer one is seen."""
+
+    trust: float = 1000.0
+    """Items that the weights of single shapes count for in a mixture of them."""
+
+
+_PRIOR_TUNING = PriorTuning()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CountLaws:
+    """A dictionary of laws of counts.
+
+    Parameters
+    ----------
+    bank : array of shape (K, G, B)
+        Probability of each bin of a grid under K shapes at G places.
+    means : array of shape (K, G)
+        Mean count there, increasing from place to place.
+    trust : float
+        Items that the weights of single shapes count for.
+    """
+
+    bank: Reals
+    means: Reals
+    trust: float
+
+    @classmethod
+    def build(
+        cls, grid: CountGrid, n_items: int, tuning: PriorTuning = _PRIOR_TUNING
+    ) -> CountLaws:
+        """The dictionary for so many items on a grid."""
+        return _build(grid.largest, n_items, tuning)
+
+    @property
+    def n_shapes(self) -> int:
+        """Number of shapes K."""
+        return len(self.bank)
+
+    def at_mean(self, mean: float) -> Reals:
+        """All shapes where their mean is ``mean``, shape (K, B)."""
+        n_places = self.means.shape[1]
+        right = np.clip((self.means < mean).sum(axis=1), 1, n_places - 1)
+        shape = np.arange(self.n_shapes)
+        low, high = self.means[shape, right - 1], self.means[shape, right]
+        part = np.clip((mean - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)[:, None]
+        left_law, right_law = self.bank[shape, right - 1], self.bank[shape, right]
+        laws: Reals = (1 - part) * left_law + part * right_law
+        return laws + _SMALLEST_SHARE
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPrior:
+    """Shares of shapes and the law they make.
+
+    Parameters
+    ----------
+    shares : array of shape (K,)
+        Share of each shape.
+    law : array of shape (B,)
+        Probability of each bin.
+    """
+
+    shares: Reals
+    law: Reals
+
+    @classmethod
+    def start(cls, laws: CountLaws, mean: float) -> FittedPrior:
+        """All shapes alike."""
+        shares = np.full(laws.n_shapes, 1 / laws.n_shapes)
+        return cls(shares, shares @ laws.at_mean(mean))
+
+    def refit(
+        self,
+        laws: CountLaws,
+        mean: float,
+        likelihood: Reals,
+        items: Reals | None = None,
+    ) -> FittedPrior:
+        r"""The prior that explains what was seen better.
+
+        With :math:`Z_{jk}` the likelihood of item j under shape k,
+
+        .. math::
+            q_k \propto \prod_j Z_{jk}, \qquad
+            n_k = \sum_j \frac{w_k Z_{jk}}{\sum_l w_l Z_{jl}}, \qquad
+            w_k' = \frac{c\, q_k + n_k}{c + d}.
+
+        Parameters
+        ----------
+        laws : CountLaws
+            The dictionary.
+        mean : float
+            Mean count.
+        likelihood : array of shape (n, B)
+            Likelihood of each bin for each of n items, or kinds of items.
+        items : array of shape (n,), optional
+            How many items each row of the likelihood stands for.
+        """
+        masses = laws.at_mean(mean)
+        items = np.ones(len(likelihood)) if items is None else items
+        evidence = likelihood @ masses.T + 1e-300
+        alone = items @ np.log(evidence)
+        alone = np.exp(alone - alone.max())
+        parts = evidence * self.shares
+        mixed = (items / parts.sum(axis=1)) @ parts
+        weighted = laws.trust * alone / alone.sum() + mixed
+        shares = np.maximum(weighted / weighted.sum(), _SMALLEST_SHARE)
+        return FittedPrior(shares, shares @ masses)
+
+
+@lru_cache(maxsize=8)
+def _build(largest: int, n_items: int, tuning: PriorTuning) -> CountLaws:
+    grid = CountGrid.up_to(largest)
+    lowest = float(-np.log(largest) - tuning.rarest)
+    places = np.arange(lowest, _TOP_LOGIT + _LOGIT_STEP, _LOGIT_STEP)
+    middles = np.arange(lowest, _TOP_LOGIT, 0.25)
+    odds = [
+        *(_zipf_laws(places, len(middles), n_items, a) for a in tuning.exponents),
+        _narrow_laws(places, middles),
+        *_bells(places, middles, tuning),
+    ]
+    bank = np.array(odds) @ _binomial(grid, places)
+    bank /= bank.sum(axis=2, keepdims=True)
+    means = np.maximum.accumulate(bank @ grid.middles, axis=1)
+    return CountLaws(bank, means, tuning.trust)
+
+
+def _binomial(grid: CountGrid, places: Reals) -> Reals:
+    """Law of the count at each log-odds, shape (len(places) + 2, B): p from 0 to 1."""
+    p = np.concatenate([[0.0], expit(places), [1.0]])[:, None]
+    upto = bdtr(grid.tops, grid.largest, p)
+    upto[-1] = grid.tops >= grid.largest
+    masses: Reals = np.maximum(np.diff(upto, axis=1, prepend=0.0), 0.0)
+    return masses
+
+
+def _spread(places: Reals, p: Reals, weights: Reals) -> Reals:
+    """Frequencies as weights of the log-odds around them, 0 and 1 at the ends."""
+    ends = places[0] - _LOGIT_STEP, places[-1] + _LOGIT_STEP
+    found = np.zeros(len(places) + 2)
+    with np.errstate(divide="ignore"):
+        at = (np.clip(logit(p), *ends) - ends[0]) / _LOGIT_STEP
+    left = np.minimum(at.astype(np.int64), len(found) - 2)
+    np.add.at(found, left, weights * (left + 1 - at))
+    np.add.at(found, left + 1, weights * (at - left))
+    spread: Reals = found / found.sum()
+    return spread
+
+
+def _zipf_laws(places: Reals, n_laws: int, n_items: int, exponent: float) -> Reals:
+    """Zipf laws from nearly empty to nearly full rows."""
+    ends = np.unique(np.round(np.geomspace(1, n_items + 1, 500)))
+    ranks, weights = np.sqrt(ends[:-1] * (ends[1:] - 1)), np.diff(ends)
+    fullest = exponent * np.log(n_items + 1.0) + 1.0
+    tops = np.exp(np.linspace(places[0], fullest, n_laws))
+    shape = ranks**-exponent
+    return np.array([_spread(places, np.minimum(1, s * shape), weights) for s in tops])
+
+
+def _narrow_laws(places: Reals, middles: Reals) -> Reals:
+    return np.array([_spread(places, expit(at)[None], np.ones(1)) for at in middles])
+
+
+def _bells(places: Reals, middles: Reals, tuning: PriorTuning) -> list[Reals]:
+    found = []
+    for width in tuning.widths:
+        bells = np.zeros((len(middles), len(places) + 2))
+        energy = 0.5 * ((places - middles[:, None]) / width) ** 2
+        bells[:, 1:-1] = np.exp(energy.min(axis=1, keepdims=True) - energy)
+        bells /= bells.sum(axis=1, keepdims=True)
+        for absent in tuning.absent:
+            both = (1 - absent) * bells
+            both[:, 0] += absent
+            found.append(both)
+    return found

@@ -1,0 +1,258 @@
+"""Streaming experiments: every method on Zipf sets and datasets, beside the paper's."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from sketchlearn.cli.app import main
+from sketchlearn.errors import ConfigError
+from sketchlearn.experiments.counts.answers import Table
+from sketchlearn.experiments.counts.dataset_errors import (
+    dataset_tables,
+    evaluate_datasets,
+)
+from sketchlearn.experiments.counts.methods import (
+    COUNT_METHODS,
+    count_method,
+    fixed_table,
+    methods_of,
+)
+from sketchlearn.experiments.counts.plan import CountsPlan
+from sketchlearn.experiments.counts.search import (
+    SearchedTables,
+    ZipfLaw,
+    search_tables,
+    tables_of,
+)
+from sketchlearn.experiments.counts.sets import (
+    FREQUENCY,
+    MEMBERSHIP,
+    BinarySet,
+    SetBatch,
+    draw_zipf_batch,
+    load_binary_sets,
+    printed_errors,
+)
+from sketchlearn.experiments.counts.timing import measure_seconds, seconds_table
+from sketchlearn.experiments.counts.zipf_errors import (
+    bytes_table,
+    evaluate_zipf,
+    zipf_laws,
+    zipf_tables,
+)
+
+LAW = ZipfLaw(1.0, 1.0, 20)
+PAPER = ["MNIST", "human", "dogs", "heart", "average"]
+PRINTED = {"CS": [0.06, 0.1, 0.2, 0.01, 0.09], "SQ (f)": [3e-4, 2e-3, 8e-3, 3e-5, 1e-3]}
+WIDTHS = {"heart": (4, True, "test"), "dogstrain15": (130, False, "test")}
+WIDTHS |= {"adult": (6, True, "train"), "diabetes": (3, True, "test")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder like that of the paper's data, with tiny made-up datasets."""
+    entries = []
+    for seed, (name, (width, real, split)) in enumerate(WIDTHS.items()):
+        rows = np.random.default_rng(seed).random((260, width)) < 0.2
+        (tmp_path / "data" / split).mkdir(parents=True, exist_ok=True)
+        file = f"{split}/{name}.parquet"
+        columns = {f"f{i}": column.astype(np.int8) for i, column in enumerate(rows.T)}
+        pq.write_table(pa.table(columns), tmp_path / "data" / file)
+        entry = {"name": name, "file": file, "split": split, "rows": 260}
+        entries.append({**entry, "features": width, "real": real, "kind": "tabular"})
+    manifest = json.dumps({"datasets": entries})
+    (tmp_path / "data" / "MANIFEST.json").write_text(manifest)
+    (tmp_path / "paper").mkdir()
+    table = {"columns": PAPER, "rows": PRINTED}
+    seconds = {"train_s": {"RFQ": 500.0}, "test_s": {"CM": 0.0005}, "device": "GPU"}
+    content = {"frequency_mse": table, "membership_mse": table}
+    tables = json.dumps({**content, "frequency_seconds": seconds})
+    (tmp_path / "paper" / "tables.json").write_text(tables)
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_rows_drawn_for_known_counts_have_these_counts():
+    batch = draw_zipf_batch(12, 0.5, 1.0, seed=0, n_sets=3, n_items=40)
+    for counts, rows in zip(
+        batch.counts, batch.rows(np.random.default_rng(0)), strict=True
+    ):
+        assert rows.shape == (12, 40)
+        assert rows.max() <= 1
+        np.testing.assert_array_equal(rows.sum(axis=0), counts)
+
+
+def test_rows_drawn_for_known_counts_hold_items_anywhere():
+    batch = SetBatch(np.full((1, 3000), 3), 6)
+    rows = next(batch.rows(np.random.default_rng(0)))
+    np.testing.assert_allclose(rows.mean(axis=1), 0.5, atol=0.05)
+
+
+def test_truth_is_the_share_of_rows_and_whether_there_is_any():
+    batch = SetBatch(np.array([[0, 1, 4]]), 4)
+    assert FREQUENCY.truth(batch).tolist() == [[0, 0.25, 1]]
+    assert MEMBERSHIP.truth(batch).tolist() == [[0, 1, 1]]
+    assert FREQUENCY.error(batch, np.array([[0.0, 0.25, 0.5]])) == pytest.approx(1 / 12)
+
+
+@pytest.mark.parametrize("task", [FREQUENCY, MEMBERSHIP], ids=lambda task: task.name)
+def test_every_method_is_exact_where_no_items_meet(task):
+    counts = np.random.default_rng(0).integers(0, 5, size=(4, 6))
+    batch = SetBatch(counts, 4)
+    constants = {"zeros", "mean"}
+    for name in set(methods_of(task.name)) - constants:
+        # Three items in tables of 2000 buckets rarely meet; they do not here.
+        answers = count_method(name, Table(2000, 3), task.name).answer(batch, 0)
+        np.testing.assert_allclose(answers.values, task.truth(batch), atol=1e-6)
+
+
+@pytest.mark.parametrize("task", [FREQUENCY, MEMBERSHIP], ids=lambda task: task.name)
+def test_answers_are_frequencies_of_all_sets(task):
+    batch = draw_zipf_batch(20, 0.5, 1.0, seed=0, n_sets=2)
+    for name in methods_of(task.name):
+        answers = count_method(name, fixed_table(100), task.name).answer(batch, 0)
+        assert answers.values.shape == batch.counts.shape
+        assert answers.values.min() >= 0
+        assert answers.values.max() <= 1
+
+
+def test_bits_of_a_number_are_those_of_the_largest():
+    batch = SetBatch(np.array([[7, 0], [8, 0]]), 8)
+    table = Table(50, 2)
+    assert count_method("cm", table, "frequency").answer(batch, 0).bits == 4
+    bloom = count_method("bloom", table, "membership").answer(batch, 0)
+    assert (bloom.bits, bloom.numbers, bloom.n_bytes) == (1, 100, 13)
+    signed = [count_method("cs", table, "frequency").answer(batch, s) for s in range(9)]
+    assert {one.bits for one in signed} == {4, 5}
+
+
+def test_all_tables_have_the_same_size():
+    for size in (10, 100):
+        tables = tables_of(size)
+        assert {table.size for table in tables} == {size}
+        assert len(tables) == sum(size % width == 0 for width in range(1, size + 1))
+
+
+def test_the_best_table_has_the_least_mean_error():
+    tables = tables_of(4)
+    searched = SearchedTables(tables, np.array([[1.0, 2.0, 4.0], [5.0, 3.0, 1.0]]))
+    assert searched.best == Table(2, 2)
+    assert searched.best_widths.tolist() == [4, 1]
+    assert searched.best_error == (2.5, 0.5)
+
+
+def test_beta_is_one_where_it_has_no_effect():
+    laws = zipf_laws((0.0, 1.0, 2.0), (0.5, 1.0), 10)
+    assert [(law.alpha, law.beta) for law in laws] == [
+        (0.0, 0.5), (0.0, 1.0), (1.0, 1.0), (2.0, 1.0),
+    ]  # fmt: skip
+
+
+def test_tuned_tables_come_from_the_search_and_tables_show_all_methods():
+    methods = ("zeros", "cm", "cm-fixed")
+    laws = [LAW, ZipfLaw(0.5, 1.0, 20)]
+    search = search_tables(FREQUENCY, ["cm"], [20], laws, n_runs=2, n_sets=5)
+    found = evaluate_zipf(FREQUENCY, methods, [20], laws, search=search, n_sets=30)
+    # At alpha 1/2 all answers are 1, and of equal tables the widest is best.
+    assert search["cm"][20][laws[1]].best.depth == 1
+    for law in laws:
+        assert found["cm"][20][law].error <= found["cm-fixed"][20][law].error
+        assert found["cm"][20][law].n_sets == 30
+    (shown,) = zipf_tables(FREQUENCY, found)
+    assert "m = 20, N = 20, beta = 1" in shown
+    assert all(COUNT_METHODS[name] in shown for name in methods)
+    weighed = bytes_table(FREQUENCY, found)
+    assert "5 bits for each of the 1000 items is exact, and has 625 bytes" in weighed
+
+
+def test_datasets_are_split_in_halves_and_marked(folder):
+    sets = {data.name: data for data in load_binary_sets(folder)}
+    assert list(sets) == ["dogstrain15", "heart", "adult"]
+    assert {name: data.mark for name, data in sets.items()} == {
+        "dogstrain15": "simulated", "heart": "", "adult": "",
+    }  # fmt: skip
+    assert sets["adult"].split == "train"
+    for data in sets.values():
+        assert len(data.training) == len(data.rows) == 130
+    with pytest.raises(ConfigError, match="no dataset 'diabetes'"):
+        load_binary_sets(folder, ["diabetes"])
+
+
+def test_sets_of_a_dataset_are_rows_of_one_half():
+    training, rows = np.zeros((30, 2), np.uint8), np.ones((30, 2), np.uint8)
+    data = BinarySet("two", training, rows)
+    batch = data.draw(10, 3, seed=0)
+    assert (batch.counts == 10).all()
+    assert (data.draw(10, 3, seed=0, training=True).counts == 0).all()
+    for picked in batch.rows(np.random.default_rng(0)):
+        assert picked.shape == (10, 2)
+        assert picked.all()
+    with pytest.raises(ConfigError, match="no sets of 31"):
+        data.draw(31, 1, seed=0)
+
+
+def test_the_table_of_datasets_has_what_the_paper_prints_and_says_what_is_simulated(
+    folder,
+):
+    sets = load_binary_sets(folder, ["dogstrain15", "heart"])
+    printed = printed_errors(folder, FREQUENCY)
+    assert printed["CS"]["dogstrain15"] == 0.2
+    found = evaluate_datasets(
+        FREQUENCY, sets, ("zeros", "cm-fixed"), n_sets=6, printed=printed
+    )
+    shown = dataset_tables(FREQUENCY, found)
+    lines = {line.split("  ")[0]: line.split() for line in shown.splitlines()}
+    assert lines["printed: CS"][-3:] == ["2.0e-01", "1.0e-02", "1.1e-01"]
+    assert lines["printed: SQ (f)"][-3:-1] == ["8.0e-03", "3.0e-05"]
+    assert lines["columns"] == ["columns", "130", "4"]
+    assert "dogstrain15* " in shown
+    assert "not the paper's rows: dogstrain15 (simulated)" in shown
+    zeros = [np.square(data.draw(20, 6, seed=0).frequencies).mean() for data in sets]
+    for value, data in zip(zeros, sets, strict=True):
+        assert found.errors["zeros"][20][data.name] == pytest.approx(value)
+
+
+def test_a_folder_without_the_paper_has_no_printed_values(tmp_path):
+    assert printed_errors(tmp_path, FREQUENCY) == {}
+    seconds = measure_seconds(FREQUENCY, ["cm-fixed"], folder=tmp_path, n_sets=2)
+    assert "~" in seconds_table(seconds)
+
+
+def test_times_are_beside_those_of_the_paper(folder):
+    seconds = measure_seconds(FREQUENCY, ["zeros", "cm-fixed"], folder=folder, n_sets=2)
+    line = seconds_table(seconds).splitlines()[-1]
+    assert line.startswith(COUNT_METHODS["cm-fixed"])
+    assert line.split()[-1] == "5.0e-04"
+
+
+def test_plans_refuse_what_does_not_exist():
+    with pytest.raises(ConfigError, match="no method 'bloom'"):
+        CountsPlan(question="frequency", methods=("bloom",))
+    with pytest.raises(ConfigError, match="from 5 on"):
+        CountsPlan(question="membership", methods=("bloom",), sizes=(4,))
+
+
+@pytest.mark.parametrize("task", [FREQUENCY, MEMBERSHIP], ids=lambda task: task.name)
+def test_a_quick_plan_writes_tables_and_figures(task, folder):
+    output = folder / "out"
+    command = ("reproduce", task.name, "--data", folder, "--quick", "--output", output)
+    some = "zeros,cm,cm-fixed" if task is FREQUENCY else "zeros,bloom,bloom-fixed"
+    first = run(*command, "--methods", some)
+    assert first.exit_code == 0, first.output
+    assert (output / "tables.txt").read_text() == first.stdout
+    assert "printed: SQ (f)" in first.stdout
+    assert "simulated" in first.stdout
+    assert sorted(path.name for path in output.glob("*.png")) == [
+        "best-errors-100.png", "best-widths-100.png", "search-100.png", "zipf.png",
+    ]  # fmt: skip
+    written = json.loads((output / "results.json").read_text())
+    assert {point["method"] for point in written["zipf"]} == set(some.split(","))
+    assert written["datasets"]["marks"] == {"dogstrain15": "simulated"}
+    assert run(*command).exit_code == 1

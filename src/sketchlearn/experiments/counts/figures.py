@@ -30,6 +30,11 @@ __all__ = [
 
 _ERROR = "mean square error"
 
+_STEEP = 1.0
+"""From this alpha on, laws have few items that are frequent."""
+
+_MARKERS = "os^D"
+
 _LOOKS = {
     "zeros": (":", "0.3"),
     "mean": ("-.", "0.3"),
@@ -91,7 +96,8 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
                 label = COUNT_METHODS[name]
                 lines.append(Line(label, alphas, heights, style, colour))
             title = f"m = {size}, N = {n_rows}, β = {beta:g}"
-            panels.append(LinePanel(title, "α", _ERROR, lines, log_y=True))
+            y_label = f"{_ERROR}, {_FLOOR:g} if smaller"
+            panels.append(LinePanel(title, "α", y_label, lines, log_y=True))
     title = f"{task.name.capitalize()} in Zipf sets of {N_ITEMS} items"
     columns = 2 if len(panels) > 1 else 1
     return draw_lines(panels, path, title=title, n_columns=columns)
@@ -104,20 +110,22 @@ def draw_network_errors(
     *,
     title: str,
 ) -> Path:
-    """Error against alpha, a line for each pooling or activation."""
-    lines = [
-        Line(
-            kind,
-            [law.alpha for law in points],
-            [max(point.error, _FLOOR) for point in points.values()],
-            "o-",
-            spread=[point.deviation for point in points.values()],
-        )
-        for kind, points in errors.items()
-    ]
-    n_rows, beta = task.zipf_rows[0], task.betas[0]
-    panel = LinePanel(f"N = {n_rows}, β = {beta:g}", "α", _ERROR, lines, log_y=True)
-    return draw_lines([panel], path, title=title)
+    """Error against alpha, a line for each pooling or activation.
+
+    As in the paper, a second panel shows the steep laws alone.
+    """
+    n_rows, beta, panels = task.zipf_rows[0], task.betas[0], []
+    for least, zoomed in ((0.0, ""), (_STEEP, f", α ≥ {_STEEP:g}")):
+        lines = []
+        for number, (kind, points) in enumerate(errors.items()):
+            shown = {law: one for law, one in points.items() if law.alpha >= least}
+            heights = [max(one.error, _FLOOR) for one in shown.values()]
+            spread = [one.deviation for one in shown.values()]
+            alphas, style = [law.alpha for law in shown], _MARKERS[number % 4] + "-"
+            lines.append(Line(kind, alphas, heights, style, f"C{number}", spread))
+        panel_title = f"N = {n_rows}, β = {beta:g}{zoomed}"
+        panels.append(LinePanel(panel_title, "α", _ERROR, lines, log_y=True))
+    return draw_lines(panels, path, title=title)
 
 
 def draw_table_search(

@@ -96,6 +96,8 @@ def make_counts():
         sl.sketch_rows(items, sl.CountSketchFeatures(3, **sizes), pooling="sum"),
         sl.sketch_rows(items, sl.BloomFeatures(3, **sizes), pooling="max"),
         sl.sketch_rows(items * 0, sl.CountMinFeatures(3, **sizes)),
+        sl.sketch_rows(items, sl.CountSketchFeatures(3, **sizes, row_items=3)),
+        sl.sketch_rows(items, sl.CounterFeatures(3)),
     ]
 
 

@@ -1,13 +1,16 @@
 """An SQNet is its two halves, a map and a decoder, and comes back from its file."""
 
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from sketchlearn import Scaling, sketch_rows
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, SketchFileError
-from sketchlearn.features.network import lower_products
+from sketchlearn.features.activation import Activation, random_activations
+from sketchlearn.features.network import NetworkFeatures, lower_products
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.files.weights import Weights
 from sketchlearn.sqnet import SQNet, SQNetSpec
 
@@ -124,3 +127,77 @@ def test_a_spec_that_makes_no_sense_is_refused(change, message):
 def test_unknown_fields_are_refused():
     with pytest.raises(FeatureMapError, match="no field 'optimizer'"):
         SQNetSpec.from_dict({**PCA.to_dict(), "optimizer": "adam"})
+
+
+ITEMS = np.random.default_rng(3).integers(0, 2, (40, 12)).astype(float)
+DECODER = {"kind": "transformer", "depth": 1, "width": 9, "head": "sigmoid"}
+
+
+@pytest.mark.parametrize("kind", ["ternary", "binary"])
+@pytest.mark.parametrize("pooling", ["mean", "max", "min"])
+def test_whole_weights_are_a_table_whose_sketch_is_decoded_all_the_same(kind, pooling):
+    spec = SQNetSpec(
+        12, 6, feature={"kind": kind, "windows": 2}, decoder=DECODER, pooling=pooling
+    )
+    net = SQNet.initial(spec, seed=1)
+    phi = net.feature_map()
+    assert isinstance(phi, TableFeatures)
+    assert set(np.unique(phi.table)) <= {-1, 0, 1}
+    sketch = sketch_rows(ITEMS, phi, pooling=pooling)
+    whole = POOLS[pooling](ITEMS @ phi.table)
+    assert np.array_equal(sketch.pooled, whole)
+    expected = net.decoder_network(POOLS[pooling](net.feature_network(ITEMS)))
+    assert np.allclose(net.decoder().decode(sketch).params, expected, atol=1e-9)
+
+
+def test_a_table_takes_rows_of_as_many_items_as_it_is_told():
+    net = SQNet.initial(SQNetSpec(12, 6, feature={"kind": "ternary"}, decoder=DECODER))
+    phi = net.feature_map(value_bound=3)
+    assert (phi.row_items, net.feature_map().row_items) == (3, 12)
+    sketch = sketch_rows(np.eye(12)[:5], phi)
+    assert net.decoder().decode(sketch).params.shape == (12,)
+    with pytest.raises(FeatureMapError, match="leave scaling out"):
+        net.feature_map(scaling=Scaling.from_bounds(0, 1, n_features=12))
+    other = SQNet.initial(net.spec, seed=9)
+    with pytest.raises(FeatureMapMismatch, match="same model"):
+        other.decoder().decode(sketch)
+
+
+def test_powers_of_whole_weights_are_those_of_the_network():
+    spec = SQNetSpec(12, 6, feature={"kind": "ternary"}, pooling="p-norm:2")
+    assert isinstance(SQNet.initial(spec).feature_map(), NetworkFeatures)
+
+
+@pytest.mark.parametrize("activation", get_args(Activation))
+def test_an_rfqnet_has_random_features_and_a_query_network(activation, tmp_path):
+    random = {"activation": activation, "variance": 0.5, "seed": 3}
+    net = SQNet.initial(SQNetSpec(12, 6, random=random, decoder=DECODER), seed=1)
+    assert all(name.startswith("decoder.") for name in net.tensors)
+    net.save(tmp_path / "net.safetensors")
+    again = SQNet.load(tmp_path / "net.safetensors")
+    assert (
+        again.feature_map() == net.feature_map() == random_activations(12, 6, **random)
+    )
+    sketch = sketch_rows(ITEMS, net.feature_map())
+    expected = net.decoder_network(net.feature_map()(ITEMS).mean(axis=0))
+    assert np.allclose(again.decoder().decode(sketch).params, expected)
+    with pytest.raises(FeatureMapError, match="leave value_bound out"):
+        net.feature_map(value_bound=2.0)
+    other = random_activations(12, 6, activation=activation, seed=4)
+    with pytest.raises(FeatureMapMismatch, match="same model"):
+        net.decoder().decode(sketch_rows(ITEMS, other))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"random": {"kernel": "gaussian"}}, "random has no field 'kernel'"),
+        ({"random": {"variance": -1.0}}, "positive variance"),
+        ({"random": {"seed": 1}, "feature": {"kind": "ternary"}}, "leave inputs and"),
+        ({"feature": {"windows": 5}}, "5 windows must divide"),
+        ({"feature": {"window": 2}}, "feature has no field 'window'"),
+    ],
+)
+def test_specs_of_nets_of_items_that_make_no_sense_are_refused(given, message):
+    with pytest.raises(FeatureMapError, match=message):
+        SQNetSpec(12, 6, **given)

@@ -12,9 +12,14 @@ from sketchlearn.version import __version__ as __version__
 
 # Public names: written by `python3 dev.py names`.
 if TYPE_CHECKING:
+    from sketchlearn.decoders.counts.item_prior import ItemPrior
+    from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
+    from sketchlearn.estimators.frequency import FrequencyEstimator
+    from sketchlearn.estimators.items import ItemCounts, ItemMembership
     from sketchlearn.estimators.kmeans import CompressiveKMeans
+    from sketchlearn.estimators.membership import MembershipEstimator
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
     from sketchlearn.estimators.pca import CompressivePCA
     from sketchlearn.estimators.ridge import CompressiveRidge
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
     from sketchlearn.features.table import TableFeatures
+    from sketchlearn.plans.packed_counters import pack_counters
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
     from sketchlearn.privacy.release import release, release_by_label
@@ -71,11 +77,17 @@ _HOMES = {
     "CounterFeatures": "features.counters",
     "CrossMomentFeatures": "features.cross_moments",
     "FourierFeatures": "features.fourier",
+    "FrequencyEstimator": "estimators.frequency",
     "HarmonicFeatures": "features.harmonics",
+    "ItemCounts": "estimators.items",
+    "ItemMembership": "estimators.items",
+    "ItemPrior": "decoders.counts.item_prior",
     "Ledger": "privacy.ledger",
+    "MembershipEstimator": "estimators.membership",
     "MomentFeatures": "features.moments",
     "NetworkFeatures": "features.network",
     "NystromFeatures": "features.nystrom",
+    "PackedCounters": "decoders.counts.packing",
     "PrivacyStatement": "privacy.statement",
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
@@ -95,6 +107,7 @@ _HOMES = {
     "merge_disjoint": "privacy.released",
     "open_items": "rows.open_items",
     "open_rows": "rows.open_rows",
+    "pack_counters": "plans.packed_counters",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
@@ -120,11 +133,17 @@ __all__ = [
     "CounterFeatures",
     "CrossMomentFeatures",
     "FourierFeatures",
+    "FrequencyEstimator",
     "HarmonicFeatures",
+    "ItemCounts",
+    "ItemMembership",
+    "ItemPrior",
     "Ledger",
+    "MembershipEstimator",
     "MomentFeatures",
     "NetworkFeatures",
     "NystromFeatures",
+    "PackedCounters",
     "PrivacyStatement",
     "PrivateSketch",
     "QuadraticFeatures",
@@ -144,6 +163,7 @@ __all__ = [
     "merge_disjoint",
     "open_items",
     "open_rows",
+    "pack_counters",
     "release",
     "release_by_label",
     "save",

@@ -88,7 +88,7 @@ def test_blocks_leave_no_seam(monkeypatch, bits):
     values = np.append(values, np.array([0, 2**bits - 1], np.uint64))
     values = (values - np.uint64(2**63)).view(np.int64)
     whole = pack_ints(values)
-    monkeypatch.setattr(packing, "_BLOCK", 8)
+    monkeypatch.setattr(packing, "_PACKED_AT_ONCE", 8)
     pieces = pack_ints(values)
 
     assert pieces.data.tobytes() == whole.data.tobytes()
@@ -96,4 +96,4 @@ def test_blocks_leave_no_seam(monkeypatch, bits):
 
 
 def test_a_block_ends_where_a_byte_does():
-    assert packing._BLOCK % 8 == 0
+    assert packing._PACKED_AT_ONCE % 8 == 0

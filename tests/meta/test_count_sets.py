@@ -138,6 +138,20 @@ def test_a_matched_start_reads_an_item_where_it_is_written():
         start_matched(narrow)
 
 
+@pytest.mark.parametrize("pooling", ["min", "max"])
+def test_a_start_for_extremes_puts_each_item_into_few_numbers(pooling):
+    feature = {"kind": "transformer", "depth": 1, "width": 32}
+    decoder = {**DECODER, "width": 64}
+    spec = SQNetSpec(30, 25, feature=feature, decoder=decoder, pooling=pooling)
+    net = start_matched(SQNet.initial(spec, seed=1))
+    hashed = net.tensors["feature.layers.first.weight"][:25]
+    assert np.array_equal(hashed.sum(axis=0), np.full(30, 4.0))
+    change = net.feature_network(np.eye(30)) - net.feature_network(np.zeros((1, 30)))
+    sign = -1 if pooling == "min" else 1
+    hit = hashed.T > 0
+    assert (sign * change)[hit].min() > (sign * change)[~hit].max()
+
+
 def test_fine_tuning_learns_the_rows_of_a_dataset_and_is_judged_on_others():
     pairs = np.repeat(np.eye(6), 2, axis=1)  # items come in pairs
     rows = pairs[RNG(0).integers(6, size=300)]

@@ -214,7 +214,8 @@ class Int128Array:
         rough = float(np.linalg.norm(self._rough()))
         if rough < bound * (1 - _ROUGHLY):
             return True
-        return sum(value * value for value in self.to_ints()) <= bound * bound
+        others = self.take(np.flatnonzero((self.hi != 0) | (self.lo != 0)))
+        return sum(value * value for value in others.to_ints()) <= bound * bound
 
     def _rough(self) -> NDArray[np.float64]:
         """The entries as float64, to about 52 bits."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 __all__ = ["PackedInts", "bits_of", "pack_ints", "packed_bytes", "unpack_ints"]
 
-_BLOCK = 2**16
+_PACKED_AT_ONCE = 2**16
 """Numbers to pack at once: as each of their bits is a byte for a moment, what is needed
 beside the numbers stays at a few megabytes. A multiple of 8, so that blocks end where
 bytes do."""
@@ -114,8 +114,8 @@ def unpack_ints(packed: PackedInts, size: int) -> NDArray[np.int64]:
 
 def _blocks(size: int, bits: int) -> Iterator[tuple[slice, slice]]:
     """Which numbers are in which bytes, block by block."""
-    for start in range(0, size, _BLOCK):
-        stop = min(start + _BLOCK, size)
+    for start in range(0, size, _PACKED_AT_ONCE):
+        stop = min(start + _PACKED_AT_ONCE, size)
         yield (
             slice(start, stop),
             slice(start * bits // 8, packed_bytes(stop, bits)),

@@ -11,6 +11,7 @@ import click
 import sketchlearn as sl
 from sketchlearn.cli.base import Group
 from sketchlearn.cli.fitting import fit
+from sketchlearn.cli.items import query
 from sketchlearn.cli.learning import demo, models, train
 from sketchlearn.cli.promises import audit, ledger, release
 from sketchlearn.cli.sketches import inspect, merge, sketch, subtract
@@ -25,6 +26,7 @@ COMMANDS = (
     subtract,
     inspect,
     fit,
+    query,
     release,
     ledger,
     audit,

@@ -104,11 +104,16 @@ def summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
         "packed bytes": made.packed_bytes,
         "features": made.features.kind,
         "version": made.features.version,
-        "columns": made.columns or made.features.n_features,
+        "columns": made.columns or _width(made.features.n_features),
         "pooling": made.pooling,
         "map": made.features.fingerprint,
         "digest": made.digest,
     }
+
+
+def _width(n_features: int) -> Any:
+    """Columns of a row, unless it may hold any of 2**64 items."""
+    return "any items" if n_features == 2**64 else n_features
 
 
 def show(fields: dict[str, Any], as_json: bool, *, err: bool = False) -> None:

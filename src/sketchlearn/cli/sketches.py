@@ -48,7 +48,9 @@ def _size(_context: Any, _parameter: Any, value: str) -> int | str:
 @FORCE
 @click.option("--for", "model", type=ModelName(), default="pca")
 @click.option("--target", multiple=True, help="Target column of a ridge regression.")
-@click.option("--columns", help="Comma-separated columns to read (default: all).")
+@click.option(
+    "--columns", help="Comma-separated columns to read [all]; the column of ids."
+)
 @click.option(
     "--size",
     default="auto",
@@ -92,17 +94,38 @@ def sketch(
     names = [name.strip() for name in columns.split(",")] if columns else None
     example = _example(like, ("target", *planned))
     planner = _planner(target, **planned) if like is None else None
+    feature_map = getattr(example, "feature_map", example)
+    header = False if no_header else None
+    if getattr(planner, "reads_items", hasattr(feature_map, "columns_of")):
+        items = _open_items(data, names, header, planner)
+        made = planner.sketch(items) if planner else sl.sketch_items(items, feature_map)
+        write(made, output, as_json)
+        return
     batches = sl.open_rows(
         list(data) if len(data) > 1 else data[0],
         columns=names or getattr(example, "columns", None),
         on_invalid="drop" if drop_invalid else "raise",
-        header=False if no_header else None,
+        header=header,
     )
     if planner is None:
-        made = sl.sketch_rows(batches, getattr(example, "feature_map", example))
+        made = sl.sketch_rows(batches, feature_map)
     else:
         made = planner.sketch(batches, list(target) or None)
     write(made, output, as_json)
+
+
+def _open_items(
+    data: tuple[str, ...], names: list[str] | None, header: bool | None, planner: Any
+) -> Any:
+    """Ids in one column of files."""
+    if names is not None and len(names) > 1:
+        raise click.UsageError("--columns names the one column that holds the ids.")
+    return sl.open_items(
+        [Path(path) for path in data] if len(data) > 1 else data[0],
+        column=names[0] if names else None,
+        vocabulary=getattr(planner, "vocabulary", None),
+        header=header,
+    )
 
 
 def _planner(

@@ -156,9 +156,18 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._require_whole("add rows")
         with self._all_or_nothing():
             rows = self._open(X, y, reset=False)
-            whole = self.sketch_ + rows.sketch(self.sketch_.feature_map)
-            warn_of_late(whole, ~varies(self.sketch_))
+            whole = self.sketch_ + self._sketch_alike(rows)
+            self._warn_of_late(whole)
             return self.fit_sketch(whole)
+
+    def _sketch_alike(self, rows: AbstractRowSource) -> Sketch:
+        """A sketch of other rows that can be added to the one that was fitted."""
+        sketch = self.sketch_
+        return rows.sketch(sketch.feature_map, pooling=sketch.pooling)
+
+    def _warn_of_late(self, whole: Sketch) -> None:
+        """Warn of what new rows have and the plan has no room for."""
+        warn_of_late(whole, ~varies(self.sketch_))
 
     def forget(self, X: Any, y: Any = None) -> Self:
         """Take rows out again, exactly: as if they had never been seen.
@@ -189,7 +198,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         feature_map = self.sketch_.feature_map
         with self._all_or_nothing():
             rows = self._open(X, y, reset=False)
-            rest = self.sketch_ - rows.sketch(feature_map)
+            rest = self.sketch_ - self._sketch_alike(rows)
             if rest.count == 0:
                 raise RemovalError(
                     f"these are all {self.sketch_.count} rows of the model; nothing "

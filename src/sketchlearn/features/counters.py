@@ -78,11 +78,11 @@ class CounterFeatures(AbstractItemMap):
         row_items: int | None = None,
         origin: Origin = "declared",
     ) -> None:
-        self.keys = np.array(stored["keys"], np.uint64) if stored else None
+        self.keys = np.array(stored["keys"], np.uint64).ravel() if stored else None
         if (self.keys is None) == (n_items == 0):
             raise FeatureMapError("give n_items or keys, and not both.")
         size = n_items if self.keys is None else len(np.unique(self.keys))
-        if self.keys is not None and (self.keys.ndim != 1 or size < len(self.keys)):
+        if self.keys is not None and size < len(self.keys):
             raise FeatureMapError("keys must be a list of different whole numbers.")
         self._origin = require_origin(origin)
         norm_bound = None
@@ -133,7 +133,7 @@ class CounterFeatures(AbstractItemMap):
 
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        return {} if self.keys is None else {"keys": self.keys}
+        return {} if self.keys is None else {"keys": self.keys[:, None]}
 
     @override
     def columns_of(self, keys: Keys) -> sp.csr_array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,7 +63,6 @@ class _AbstractHashFeatures(AbstractItemMap):
         "row_items": or_none(SIZE),
     }
     signed: ClassVar[bool] = False
-    counts_items: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -128,7 +127,9 @@ class _AbstractHashFeatures(AbstractItemMap):
         return _sign_of(self._hashes)
 
     def _bucket_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        return (hashes % np.uint64(self.width)).astype(np.int64)
+        if self.width & (self.width - 1):
+            return (hashes % np.uint64(self.width)).view(np.int64)
+        return (hashes & np.uint64(self.width - 1)).view(np.int64)
 
     def _places(self, keys: Keys) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Buckets of items, and their signs if they have any, table by table."""
@@ -137,6 +138,11 @@ class _AbstractHashFeatures(AbstractItemMap):
         for table in self._table_seeds:
             hashes = hash_keys(keys, table)
             yield self._bucket_of(hashes), _sign_of(hashes) if self.signed else None
+
+    @final
+    @override
+    def with_open_vocabulary(self) -> Self:
+        return type(self)(width=self.width, depth=self.depth, seed=self.seed)
 
     @final
     @override
@@ -157,9 +163,7 @@ class _AbstractHashFeatures(AbstractItemMap):
         for part, times in items.pieces(_TALLIED):
             for table, (buckets, signs) in enumerate(self._places(part)):
                 weights = _product(times, signs)
-                sums[table] += np.bincount(
-                    buckets, weights, minlength=self.width
-                ).astype(np.int64)
+                np.add.at(sums[table], buckets, 1 if weights is None else weights)
         return sums.ravel()
 
     @cached_property
@@ -296,6 +300,11 @@ class BloomFeatures(_AbstractHashFeatures):
     """
 
     kind: ClassVar[str] = "bloom"
+
+    @override
+    def row_sizes(self, items: ItemRows) -> NDArray[np.int64]:
+        starts: NDArray[np.int64] = items.matrix()[1].indptr
+        return np.diff(starts)  # held twice is held
 
     @override
     def features_of(self, items: ItemRows) -> sp.csr_array:

@@ -9,6 +9,7 @@ given by their keys (:mod:`sketchlearn.rows.items`), and whole numbers are added
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +36,8 @@ OPEN_VOCABULARY = 2**64
 class AbstractItemMap(AbstractFeatureMap):
     """A map whose rows can be given by the items they hold."""
 
+    counts_items: ClassVar[bool] = True
+
     row_items: int | None = None
     """No row holds more items than this, those it holds twice counted twice."""
 
@@ -44,6 +47,12 @@ class AbstractItemMap(AbstractFeatureMap):
 
         Whole numbers, as int64: what decoders solve for counts with.
         """
+
+    def with_open_vocabulary(self) -> Self:
+        """The same map of any key, where there is one."""
+        raise FeatureMapError(
+            f"{type(self).__name__} counts the items of its vocabulary only."
+        )
 
     def features_of(self, items: ItemRows) -> sp.csr_array:
         """Feature vectors of rows, whole numbers of shape (n_rows, sketch_size)."""
@@ -67,12 +76,16 @@ class AbstractItemMap(AbstractFeatureMap):
         """Whole features in units of the lattice."""
         return Int128Array.from_int64(sums).shifted(self.frac_bits)
 
+    def row_sizes(self, items: ItemRows) -> NDArray[np.int64]:
+        """How many items each row holds, as this map counts them."""
+        return items.row_sizes
+
     def require_rows(self, items: ItemRows, first_row: int) -> None:
         """Refuse rows that hold too much, before anything is added."""
         limit = self.row_items if self.row_items is not None else self.value_bound
         if items.is_stream or not items.n_rows:
             return
-        large = np.flatnonzero(items.row_sizes > limit)
+        large = np.flatnonzero(self.row_sizes(items) > limit)
         if self.row_items is not None and len(large):
             raise RowRangeError(
                 f"row {first_row + int(large[0])} holds more than {self.row_items} "

@@ -40,6 +40,10 @@ _LARGEST_ENTRY = 2**40
 """Entries beyond it leave no room for rows of several items."""
 
 
+_LARGEST_SUM_OF_ENTRIES = 2.0**44
+"""Whole numbers beyond it are not on the lattice of a feature."""
+
+
 @final
 class TableFeatures(AbstractItemMap):
     """The sum of the table's rows, one for each item a row holds.
@@ -101,11 +105,17 @@ class TableFeatures(AbstractItemMap):
             value_bound = float(self.row_items * largest)
             squares = (self.table.astype(np.float64) ** 2).sum(axis=1)
             norm_bound = self.row_items * sqrt(float(squares.max())) * (1 + 2.0**-40)
+        bound = 1024.0 * largest if value_bound is None else value_bound
+        if bound > _LARGEST_SUM_OF_ENTRIES:
+            raise FeatureMapError(
+                f"features of this table may be as large as {bound:.3g}, beyond 2**44. "
+                "Use smaller entries, or a smaller row_items or value_bound."
+            )
         super().__init__(
             n_features=self.table.shape[0],
             sketch_size=self.table.shape[1],
             scaling=None,
-            value_bound=1024.0 * largest if value_bound is None else value_bound,
+            value_bound=bound,
             norm_bound=norm_bound,
         )
         self._matrix = WholeMatrix(self.table.astype(np.float64))

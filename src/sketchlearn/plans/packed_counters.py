@@ -29,6 +29,7 @@ from sketchlearn.decoders.counts.packing import PackedCounters, place_digits
 from sketchlearn.errors import FeatureMapError, RowsError
 
 __all__ = ["PackingTuning", "pack_counters"]
+__public__ = ["pack_counters"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]

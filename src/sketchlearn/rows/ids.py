@@ -8,9 +8,10 @@ row, and messages never repeat it. What an item is to a map is its key
 
 from __future__ import annotations
 
-import array
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -71,10 +72,18 @@ class Ids:
     def __len__(self) -> int:
         return len(self.values if self.codes is None else self.codes)
 
+    def part(self, start: int, stop: int) -> Ids:
+        """Some of the ids, one after the other."""
+        if self.codes is not None:
+            return Ids(self.values, self.codes[start:stop])
+        if isinstance(self.values, Texts):
+            return Ids(self.values.part(start, stop))
+        return Ids(self.values[start:stop])
+
     def listed_keys(self) -> Keys:
         """Keys of the values."""
         if isinstance(self.values, Texts):
-            return self.values.keys()
+            return self.values.keys
         return integer_keys(self.values)
 
     def keys(self) -> Keys:
@@ -146,9 +155,9 @@ def _from_list(data: Sequence[Any], place: Place) -> Ids:
         if data and isinstance(data[0], bytes):
             return Ids(_joined(b"\0".join(data), len(data)))
         if data and isinstance(data[0], int) and not isinstance(data[0], bool):
-            values = np.frombuffer(array.array("q", data), np.int64)
+            values = np.frombuffer(struct.pack(f"={len(data)}q", *data), np.int64)
             return Ids(_without_truths(values, data, place))
-    except (TypeError, OverflowError, UnicodeEncodeError, _Ambiguous):
+    except (TypeError, struct.error, UnicodeEncodeError, _Ambiguous):
         pass  # the slow way tells what is wrong, if anything is
     try:
         found = pa.array(data, from_pandas=True)
@@ -210,9 +219,10 @@ def _without_truths(
     values: NDArray[np.int64], data: Sequence[Any], place: Place
 ) -> NDArray[np.int64]:
     """Refuse booleans, which Python counts as 0 and 1, among integers."""
-    for position in np.flatnonzero(values.view(np.uint64) <= 1).tolist():
-        if isinstance(data[position], bool):
-            _refuse(place, position, "is a boolean, and others are integers")
+    likely = np.flatnonzero(values.view(np.uint64) <= 1).tolist()
+    if likely and bool in set(map(type, itemgetter(0, *likely)(data))):
+        position = next(i for i in likely if isinstance(data[i], bool))
+        _refuse(place, position, "is a boolean, and others are integers")
     return values
 
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
@@ -30,6 +31,7 @@ __all__ = [
     "blocks_of_ids",
     "blocks_of_rows",
     "blocks_of_sparse",
+    "is_counts",
 ]
 
 BLOCK_IDS = 2**17
@@ -91,9 +93,8 @@ class ItemBlock:
     ) -> tuple[Keys, NDArray[np.int64] | None]:
         """Items of a stream, and how many rows hold them where that is cheap to say."""
         keys, codes = self.ids.listed_keys(), self.ids.codes
-        if codes is None and len(keys) and int(keys.max()) < 4 * len(keys):
-            codes = keys.view(np.int64)
-            keys = np.arange(int(keys.max()) + 1, dtype=np.uint64)
+        if codes is not None and len(keys) > 4 * len(codes):
+            keys, codes = keys[codes], None
         if codes is not None:
             times = np.bincount(codes, minlength=len(keys))
             held = np.flatnonzero(times)
@@ -153,13 +154,10 @@ def blocks_of_arrow(column: pa.Array, place: Place) -> Iterator[ItemBlock]:
     """A column of ids, or of lists of ids."""
     kind = column.type
     if not pa.types.is_nested(kind):
-        size = BLOCK_IDS
-        if pa.types.is_dictionary(kind):  # which is hashed once a block
-            size = max(size, 4 * len(column.dictionary))
-        for first in range(0, len(column), size):
-            here = replace(place, row=place.row + first)
-            part = column.slice(first, size)
-            yield ItemBlock(ids_of(part, here), len(part), here)
+        ids = ids_of(column, place)
+        for first in range(0, len(ids), BLOCK_IDS):
+            part = ids.part(first, first + BLOCK_IDS)
+            yield ItemBlock(part, len(part), replace(place, row=place.row + first))
         return
     compute = importlib.import_module("pyarrow.compute")
     try:
@@ -198,6 +196,14 @@ def blocks_of_sparse(matrix: Any, place: Place) -> Iterator[ItemBlock]:
         row = stop
 
 
+def is_counts(data: Any) -> bool:
+    """Whether this is a sparse matrix of whole numbers from 0 on."""
+    if not scipy.sparse.issparse(data) or data.ndim != 2 or not all(data.shape):
+        return False
+    times = data.tocsr().data
+    return times.dtype.kind == "b" or bool(_are_counts(times).all())
+
+
 def blocks_of_dense(batch: NDArray[Any], place: Place) -> Iterator[ItemBlock]:
     """A dense table of numbers, rows by items."""
     owners, columns = np.nonzero(batch)
@@ -215,12 +221,11 @@ def _counted(
     if times.dtype.kind == "b":
         values = times.astype(np.int64)
     else:
-        with np.errstate(invalid="ignore"):
-            values = times.astype(np.int64)
-            good = (values == times) & (times >= 0) & (times < _MOST_TIMES)
+        good = _are_counts(times)
         if not good.all():
             row = place.row + int(owners[np.argmin(good)])
             _refuse_count(place, row, times[np.argmin(good)])
+        values = times.astype(np.int64)
     held = values > 0
     if not held.all():
         owners, columns, values = owners[held], columns[held], values[held]
@@ -230,6 +235,15 @@ def _counted(
     once = not len(values) or int(values.max()) == 1
     ids = Ids(columns.astype(np.int64, copy=False))
     return ItemBlock(ids, n_rows, here, starts, None if once else values, is_table=True)
+
+
+def _are_counts(times: NDArray[Any]) -> NDArray[np.bool_]:
+    if times.dtype.kind not in "iuf":
+        return np.zeros(len(times), np.bool_)
+    with np.errstate(invalid="ignore"):
+        good: NDArray[np.bool_] = (times >= 0) & (times < _MOST_TIMES)
+        good &= times == np.floor(times)
+    return good
 
 
 def _refuse_count(place: Place, row: int, value: Any) -> NoReturn:

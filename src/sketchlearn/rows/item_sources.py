@@ -122,7 +122,7 @@ def _list(data: Any, text: str) -> ItemSource:
     )
 
 
-def _array(data: Any, is_column: bool) -> ItemSource:
+def _array(data: Any, is_column: bool, text: str | None = None) -> ItemSource:
     """A column of ids; or of two dimensions, a table."""
     shape = tuple(getattr(data, "shape", None) or (len(data),))
     if not is_column and len(shape) == 2:
@@ -131,22 +131,18 @@ def _array(data: Any, is_column: bool) -> ItemSource:
         raise RowsError(
             f"ids are a 1-D array, and counts of items a 2-D one; got {len(shape)}-D."
         )
-    kind = type(data).__name__
-    text = f"a {'column' if is_column else kind} of {shape[0]}"
-    is_object = str(getattr(data, "dtype", "")) == "object"
-    if is_object:
-        return _list(list(data), text)
-    text = f"{text} ids"
-    if isinstance(data, np.ndarray):
-        return ItemSource(
-            text, lambda row: blocks_of_ids(data, Place(text, row)), n_rows=len(data)
-        )
+    about = f"a {'column' if is_column else type(data).__name__} of {shape[0]}"
+    about = text or about
+    if str(getattr(data, "dtype", "")) == "object":
+        return _list(list(data), about)
 
     def start(row: int) -> Iterator[ItemBlock]:
-        place = Place(text, row)
+        place = Place(about, row)
+        if isinstance(data, np.ndarray):
+            return blocks_of_ids(data, place)
         return blocks_of_arrow(arrow_of(data, place), place)
 
-    return ItemSource(text, start, n_rows=shape[0])
+    return ItemSource(about, start, n_rows=shape[0])
 
 
 def _sparse(data: Any) -> ItemSource:
@@ -189,7 +185,10 @@ def _table(
         if is_files:  # where the type of ids is chosen by name
             source = open_source(data, {}, header=header, ids=column)
     chosen: Any = [column]
-    find_positions(source.first, chosen)
+    (position,) = find_positions(source.first, chosen)
+    if kind_of(data) is RowsKind.PANDAS:  # whose objects Arrow may not know
+        text = f"column {column!r} of {source.text}"
+        return _array(data.iloc[:, position], is_column=True, text=text)
 
     def start(row: int) -> Iterator[ItemBlock]:
         for piece in source.pieces():

@@ -108,7 +108,7 @@ class ItemRows:
         else:
             times, starts = self._times, self.starts
         shape = (self.n_rows, len(keys))
-        rows = sp.csr_array((times, places, starts), shape=shape)
+        rows = sp.csr_array((times, places, starts), shape=shape, copy=True)
         rows.sum_duplicates()
         return keys, rows
 

@@ -17,6 +17,7 @@ have no order, so all words of many texts are hashed at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -67,7 +68,7 @@ class Texts:
 
     Examples
     --------
-    >>> [hex(key) for key in Texts.from_arrow(pa.array(["", "item"])).keys().tolist()]
+    >>> [hex(key) for key in Texts.from_arrow(pa.array(["", "item"])).keys.tolist()]
     ['0xa706dd2f4d197e6f', '0x15cbb6b4417e162']
     """
 
@@ -101,6 +102,11 @@ class Texts:
         pairs = zip(starts.tolist(), ends.tolist(), strict=True)
         return [self.data[start:end].tobytes() for start, end in pairs]
 
+    def part(self, start: int, stop: int) -> Texts:
+        """Some of the texts, one after the other."""
+        return Texts(self.data, self.starts[start:stop], self.lengths[start:stop])
+
+    @cached_property
     def keys(self) -> Keys:
         """Their hashes, as the head of this module defines them."""
         keys = np.empty(len(self), np.uint64)
@@ -111,8 +117,8 @@ class Texts:
             stop = max(first + 1, min(first + _AT_ONCE, until))
             starts, lengths = self.starts[first:stop], self.lengths[first:stop]
             end = int(starts[-1] + lengths[-1])
-            padded = np.zeros(end - begin + 8, np.uint8)
-            padded[:-8] = self.data[begin:end]
+            padded = np.zeros(end - begin + 8 * _SHORT_WORDS, np.uint8)
+            padded[: end - begin] = self.data[begin:end]
             keys[first:stop] = _hash(padded, starts - begin, lengths)
             first = stop
         return keys
@@ -121,20 +127,21 @@ class Texts:
 def _hash(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> Keys:
-    """Hashes of texts whose bytes are followed by eight zeros at least."""
+    """Hashes of texts whose bytes are followed by as many zeros as are read of all."""
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
     sums = _hash_words(words, starts, lengths, 0)
     longest = int(lengths.max())
     for number in range(1, min(-(-longest // 8), _SHORT_WORDS)):
         reach = lengths > 8 * number
-        if reach.all():
-            sums += _hash_words(words, starts, lengths, number)
+        if 2 * np.count_nonzero(reach) > len(reach):
+            sums += reach * _hash_words(words, starts, lengths, number)
         else:
             sums[reach] += _hash_words(words, starts[reach], lengths[reach], number)
     long = np.flatnonzero(lengths > 8 * _SHORT_WORDS)
     if len(long):
         sums[long] += _hash_long(words, starts[long], lengths[long])
-    return hash_keys(sums + lengths.view(np.uint64), 0)
+    sums += lengths.view(np.uint64)
+    return hash_keys(sums, 0)
 
 
 def _hash_words(
@@ -145,7 +152,7 @@ def _hash_words(
 ) -> NDArray[np.uint64]:
     """The hash of the word with this number, of each text."""
     found = words[starts + 8 * number].astype(np.uint64, copy=False)
-    found &= _KEPT[np.minimum(lengths - 8 * number, 8)]
+    found &= _KEPT.take(lengths - 8 * number, mode="clip")
     found += np.atleast_1d(number).astype(np.uint64) * np.uint64(GOLDEN)
     return hash_keys(found, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import final
 
 import numpy as np
@@ -23,6 +24,7 @@ from sketchlearn.sketching.pooling.base import AbstractPooling, require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.progress import with_progress
 from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.tally import StreamTally
 from sketchlearn.sketching.threads import RowThreads
 
 __all__ = ["LocalItems"]
@@ -73,13 +75,16 @@ class LocalItems(OpenedRows):
         """
         item_map, pool = require_item_map(feature_map), get_pooling(pooling)
         item_map.require_current()
-        work = _Pooled(pool, item_map, self._listed_for(item_map))
-        total, count = Int128Array.zeros(item_map.sketch_size), 0
+        listed = self._listed_for(item_map)
+        count = 0
         with RowThreads() as threads:
+            workers = [_Worker(pool, item_map, listed) for _ in range(threads.count)]
             parts = with_progress(_Numbered(self.batches))
-            for part, n_rows in threads.map_parts(work, parts):
-                total = pool.combine(total, part) if count else part
+            for n_rows in threads.map_parts(workers, parts):
                 count += n_rows
+            rests = [worker.rest() for worker in workers]
+        totals = [total for total in rests if total is not None]
+        total = reduce(pool.combine, totals)
         return Sketch(
             total,
             count,
@@ -136,17 +141,42 @@ class _Numbered:
 
 
 @final
-@dataclass(frozen=True)
-class _Pooled:
-    """The total of a block of rows, and how many they are."""
+class _Worker:
+    """The total of the blocks that one thread is given.
 
-    pooling: AbstractPooling
-    item_map: AbstractItemMap
-    listed: Vocabulary | None
+    Sums of streams need to know only how often each item comes.
+    """
 
-    def __call__(self, part: _Part) -> tuple[Int128Array, int]:
+    def __init__(
+        self,
+        pooling: AbstractPooling,
+        item_map: AbstractItemMap,
+        listed: Vocabulary | None,
+    ) -> None:
+        self._pooling, self._map, self._listed = pooling, item_map, listed
+        self._tally = StreamTally() if pooling.is_linear else None
+        self._total: Int128Array | None = None
+
+    def __call__(self, part: _Part) -> int:
+        """Add a block of rows; how many they are."""
         rows = part.block.items(part.declared)
-        if self.listed is not None:
-            positions = self.listed.find(rows.keys).view(np.uint64)
+        if self._listed is not None:
+            positions = self._listed.find(rows.keys).view(np.uint64)
             rows = ItemRows(positions, rows.n_rows, rows.starts, rows.values)
-        return self.pooling.pool(self.item_map, rows, part.first_row), rows.n_rows
+        if self._tally is None or not self._tally.add(rows):
+            self._add(rows, part.first_row)
+        return part.block.n_rows
+
+    def _add(self, rows: ItemRows, first_row: int) -> None:
+        if not rows.n_rows:
+            return
+        total = self._pooling.pool(self._map, rows, first_row)
+        if self._total is not None:
+            total = self._pooling.combine(self._total, total)
+        self._total = total
+
+    def rest(self) -> Int128Array | None:
+        """The total of all blocks; None of none."""
+        if self._tally is not None:
+            self._add(self._tally.take(), 0)
+        return self._total

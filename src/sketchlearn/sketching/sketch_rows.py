@@ -7,7 +7,11 @@ from typing import Any, Literal
 
 from sketchlearn.errors import RowsError
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.items import AbstractItemMap
+from sketchlearn.rows.item_blocks import is_counts
+from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.open_rows import open_rows
+from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.row_source import AbstractRowSource
@@ -37,7 +41,9 @@ def sketch_rows(
     data : rows
         Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
         or path or glob of Parquet, CSV or Arrow files: see
-        :func:`sketchlearn.rows.open_rows.open_rows`.
+        :func:`sketchlearn.rows.open_rows.open_rows`. What
+        :func:`~sketchlearn.open_items` opened, too, and a sparse matrix of counts
+        stays sparse where the map takes items.
     feature_map : AbstractFeatureMap
         The features φ.
     pooling : str
@@ -68,17 +74,23 @@ def sketch_rows(
     array([3.])
     """
     get_pooling(pooling)  # one that is unknown is refused before anything is opened
+    given = columns is not None or encodings is not None or on_invalid != "raise"
+    if isinstance(data, ItemBatches) or (
+        not given and isinstance(feature_map, AbstractItemMap) and is_counts(data)
+    ):
+        batches = open_items(data, progress=progress)
+        return LocalItems(batches).sketch(feature_map, pooling=pooling)
     rows: AbstractRowSource = data
     if not isinstance(data, AbstractRowSource):
-        batches = open_rows(
+        opened = open_rows(
             data,
             columns=columns,
             encodings=encodings,
             on_invalid=on_invalid,
             progress=progress,
         )
-        rows = LocalRows(batches)
-    elif columns is not None or encodings is not None or on_invalid != "raise":
+        rows = LocalRows(opened)
+    elif given:
         raise RowsError(
             f"{data.source} is open already; pass columns, encodings and on_invalid "
             "where it is opened."

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
@@ -87,25 +87,25 @@ class RowThreads:
         return list(pool.map(function, parts, starts))
 
     def map_parts(
-        self, function: Callable[[_P], _T], parts: Iterable[_P]
+        self, functions: Sequence[Callable[[_P], _T]], parts: Iterable[_P]
     ) -> Iterator[_T]:
-        """Results for parts that are read meanwhile, in their order.
+        """Results for parts, in their order.
 
-        As many as there are threads are read before they are all worked on: readers
+        As many as there are functions are read before they are all worked on: readers
         and workers that hold Python's lock in turn would only wait for one another.
 
         Parameters
         ----------
-        function : callable
-            Of one part; pure.
+        functions : sequence of callable
+            Of one part each; none is called by two threads at once.
         parts : iterable
         """
         rest = iter(parts)
-        while some := list(itertools.islice(rest, self.count)):
+        while some := list(itertools.islice(rest, len(functions))):
             if len(some) < 2:
-                yield from map(function, some)
+                yield functions[0](some[0])
             else:
-                yield from self._started().map(function, some)
+                yield from self._started().map(lambda f, x: f(x), functions, some)
 
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:

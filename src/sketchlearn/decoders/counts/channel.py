@@ -27,10 +27,10 @@ Reals = NDArray[np.float64]
 _BLOCK = 8192
 """Items that are looked at together: a block of 120 bins has 8 MB."""
 
-_NODES = 8192
+_NODES = 2048
 """Entries of a table that stands for more items."""
 
-_NODE_STEP = 1 / 16
+_NODE_STEP = 1 / 8
 """Distance of its entries in standard deviations."""
 
 

@@ -92,6 +92,12 @@ class CountGrid:
         """Largest whole number of each bin."""
         return np.concatenate([self.points, self.edges[1:] - 0.5])
 
+    @property
+    def middles(self) -> Reals:
+        """Middle of each bin."""
+        inner = (self.edges[1:] + self.edges[:-1]) / 2
+        return np.concatenate([self.points, inner])
+
     def likelihood(self, seen: Reals, variance: Reals) -> Reals:
         r"""How probable what was seen of each item is in each bin.
 
@@ -194,14 +200,19 @@ class CountGrid:
 
 def _between_two(low: Reals, high: Reals) -> Reals:
     """Normal probability between two points, exact in both tails."""
-    right = ndtr(-low) - ndtr(-high)
-    found: Reals = np.where(low > 0, right, ndtr(high) - ndtr(low))
-    return found
+    tails = ndtr(-np.abs(low)), ndtr(-np.abs(high))
+    return _from_tails(*tails, (low > 0) == (high > 0))
 
 
 def _between(z: Reals) -> Reals:
     """Normal probability between neighbours of each row."""
-    return _between_two(z[:, :-1], z[:, 1:])
+    tails, right = ndtr(-np.abs(z)), z > 0
+    return _from_tails(tails[:, :-1], tails[:, 1:], right[:, :-1] == right[:, 1:])
+
+
+def _from_tails(low: Reals, high: Reals, one_side: NDArray[np.bool_]) -> Reals:
+    """Probability between two points whose own tails have ``low`` and ``high``."""
+    return np.where(one_side, np.abs(high - low), 1 - low - high)
 
 
 def _truncated(z: Reals) -> tuple[Reals, Reals]:

@@ -26,6 +26,7 @@ __all__ = [
     "fold_moments",
     "sum_moments",
 ]
+__public__ = ["ItemPrior"]
 
 Array = NDArray[np.float64]
 

@@ -19,6 +19,7 @@ from sketchlearn.decoders.counts.channel import Channel
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
 from sketchlearn.decoders.counts.message_passing import JointTuning, pass_messages
+from sketchlearn.decoders.counts.prior import CountLaws
 
 __all__ = ["CountPosterior", "best_depth", "decode_counts"]
 
@@ -141,6 +142,7 @@ def decode_counts(
         table,
         sums,
         grid,
+        CountLaws.build(grid, table.n_items, tuning.prior),
         noise_variance=noise_variance * float(count) ** 2,
         tuning=tuning,
     )

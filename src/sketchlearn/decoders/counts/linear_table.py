@@ -102,6 +102,15 @@ class LinearTable:
         part = self.common @ rest / (self.common @ self.common)
         return rest - self.common * part
 
+    def missing(self, sums: Reals, counts: Reals) -> float:
+        """What counts lack of the sum of all counts, 0 if nothing is known of it."""
+        if self.total is not None:
+            return self.total - float(counts.sum())
+        if not self.common.any():
+            return 0.0
+        rest = sums - self.columns.T @ counts
+        return float(self.common @ rest / (self.common @ self.common))
+
     def pull_back(self, rest: Reals) -> Reals:
         """What is left over, seen by each item: product with its column."""
         seen: Reals = self.columns @ rest

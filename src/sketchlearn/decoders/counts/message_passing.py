@@ -9,7 +9,7 @@ With columns :math:`A_j` of length one (see :mod:`.linear_table`) each round is
 
 and the last term makes r look like the true counts with normal noise of variance
 :math:`\tau`. Between rounds the prior is fitted to r (:mod:`.prior`), and where the sum
-of counts is known a common tilt of the prior makes the estimates keep it.
+of counts is known r is moved to have it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from sketchlearn.decoders.counts.channel import Channel
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
-from sketchlearn.decoders.counts.prior import CountLaws, PriorTuning
+from sketchlearn.decoders.counts.prior import CountLaws, FittedPrior, PriorTuning
 
 __all__ = ["JointTuning", "Passed", "pass_messages"]
 
 Reals = NDArray[np.float64]
 
-_FITTED_ITEMS = 4096
+_FITTED_ITEMS = 2048
 """Items the prior is fitted to: as many more change no share noticeably."""
 
 
@@ -51,8 +51,8 @@ class JointTuning:
     smallest_noise: float = 0.05
     """Standard deviation of r, in counts, that is as good as none."""
 
-    prior_steps: int = 2
-    """Steps of the prior in each round."""
+    refit_every: int = 3
+    """Rounds from one fit of the prior to the next."""
 
     prior: PriorTuning = field(default_factory=PriorTuning)
     """Of the dictionary of laws."""
@@ -75,14 +75,13 @@ class _State:
 
     counts: Reals
     rest: Reals
-    shares: Reals
-    tilt: float = 0.0
 
 
 def pass_messages(
     table: LinearTable,
     sums: Reals,
     grid: CountGrid,
+    laws: CountLaws,
     *,
     noise_variance: float = 0.0,
     tuning: JointTuning,
@@ -97,42 +96,47 @@ def pass_messages(
         The numbers of the sketch, in units of counts.
     grid : CountGrid
         Where counts may be.
+    laws : CountLaws
+        What counts may look like.
     noise_variance : float
         Variance of noise that was added to each of the sums.
     tuning : JointTuning
         Numbers set by hand.
     """
-    laws = CountLaws.build(grid, table.n_items, tuning.prior)
     lengths = np.maximum(table.lengths, 1e-6)
     start = np.zeros(table.n_items)
-    state = _State(start, table.left_over(sums, start), laws.start)
-    before, converged, n_rounds = start, False, 0
+    state = _State(start, table.left_over(sums, start))
+    prior, before = FittedPrior.start(laws, _mean(start, grid)), start
+    converged, n_rounds = False, 0
     while n_rounds < tuning.n_rounds and not converged:
-        n_rounds += 1
         noise = max(float(state.rest @ state.rest) / table.freedom, noise_variance)
         variance = np.maximum(noise / lengths**2, tuning.smallest_noise**2)
         seen = state.counts + table.pull_back(state.rest) / lengths**2
-        seen += state.tilt * variance
-        channel = Channel(grid, laws.mix(state.shares), seen, variance)
-        shares = _fit_prior(laws, channel, state.shares, tuning)
-        channel = channel.with_prior(laws.mix(shares))
-        state = replace(state, shares=shares)
+        seen += table.missing(sums, seen) / table.n_items
+        channel = Channel(grid, prior.law, seen, variance)
+        if n_rounds % tuning.refit_every == 0:
+            prior = _refit(prior, laws, channel)
+            channel = channel.with_prior(prior.law)
         mean, spread, _ = channel.summary()
         moved = float(np.square(mean - before).mean())
         converged = moved < tuning.tolerance**2 * (float(spread.mean()) + 1e-4)
-        before = mean
+        before, n_rounds = mean, n_rounds + 1
         state = _next(table, sums, state, mean, spread, lengths, noise, tuning)
     return Passed(channel, mean, n_rounds, converged)
 
 
-def _fit_prior(
-    laws: CountLaws, channel: Channel, shares: Reals, tuning: JointTuning
-) -> Reals:
-    """Shares of the laws that explain what is seen of the items now."""
-    items = None
+def _mean(seen: Reals, grid: CountGrid) -> float:
+    """Mean count of what is seen, inside of what is possible."""
+    least = 0.5 / len(seen)
+    return float(np.clip(seen.mean(), min(least, 0.5), grid.largest - 0.01))
+
+
+def _refit(prior: FittedPrior, laws: CountLaws, channel: Channel) -> FittedPrior:
+    """The prior that explains what is seen of the items now."""
+    mean, items = _mean(channel.seen, channel.grid), None
     if len(channel.seen) > _FITTED_ITEMS:
         channel, items = _representatives(channel)
-    return laws.fit(shares, channel.likelihood, items, n_steps=tuning.prior_steps)
+    return prior.refit(laws, mean, channel.likelihood, items)
 
 
 def _representatives(channel: Channel) -> tuple[Channel, Reals]:
@@ -162,14 +166,5 @@ def _next(
     counts = part * mean + (1 - part) * state.counts
     memory = float((spread * lengths**2).sum()) / max(noise, 1e-300) / table.freedom
     rest = table.left_over(sums, counts) + memory * state.rest
-    tilt = state.tilt
-    if table.total is not None:
-        missing = (table.total - float(mean.sum())) / max(float(spread.sum()), 1e-3)
-        limit = 3 / np.sqrt(noise + 1e-300)
-        tilt = float(np.clip(tilt + part * missing, -limit, limit))
-    return replace(
-        state,
-        counts=counts,
-        rest=part * rest + (1 - part) * state.rest,
-        tilt=tilt,
-    )
+    rest = part * rest + (1 - part) * state.rest
+    return replace(state, counts=counts, rest=rest)

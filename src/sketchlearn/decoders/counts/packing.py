@@ -29,6 +29,7 @@ from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.files.weights import Weights
 
 __all__ = ["PackedCounters", "place_digits"]
+__public__ = ["PackedCounters"]
 
 Array = NDArray[np.float64]
 

@@ -1,24 +1,26 @@
 r"""What counts of items look like before anything is seen of a single one.
 
 Items are exchangeable: each has a frequency p drawn from one law, and a count that is
-binomial with p. The law is a mixture of a dictionary,
+binomial with p. A dictionary has laws of several shapes,
 
-* Zipf laws :math:`p_j = \min(1, s\, j^{-\alpha})` with the item's rank j drawn at
-  random, which are the skewed streams,
-* narrow laws, all items equally frequent,
-* broad laws, bell-shaped in :math:`\log p/(1-p)`, which are pixels and genotypes,
+* Zipf: :math:`p_j = \min(1, s\, j^{-\alpha})` with the item's rank j drawn at random,
+* bells in :math:`\log p/(1-p)` of several widths, with a share of items that never occur,
+* all items equally frequent,
 
-and the shares of the mixture are fitted to what a sketch says of all items.
+each at all places (s, or the middle of the bell). The mean count is known well, so each
+shape is taken where it has this mean. How well a shape alone explains what is seen of
+all items gives its weight; a mixture of shapes may then explain it better.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, digamma, expit, logit
+from scipy.special import bdtr, expit, logit
 
 from sketchlearn.decoders.counts.grid import CountGrid
 
@@ -41,20 +43,20 @@ _SMALLEST_SHARE = 1e-12
 class PriorTuning:
     """Numbers of the dictionary that were set by hand."""
 
-    exponents: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25)
+    exponents: tuple[float, ...] = tuple(np.arange(1, 19) / 8)
     """Exponents of the Zipf laws."""
 
-    tops: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
-    """Frequencies of their first item."""
+    widths: tuple[float, ...] = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+    """Widths of bells."""
 
-    step: float = 0.5
-    """Distance of narrow laws in log-odds; broad laws are twice as far apart."""
+    absent: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6)
+    """Shares of items that never occur beside the bell."""
 
     rarest: float = 5.0
-    """The rarest narrow law expects exp(-rarest) of an item: no rarer one is seen."""
+    """The rarest place expects exp(-rarest) of an item: no rarer one is seen."""
 
-    strength: float = 20.0
-    """Items that the dictionary counts for, spread evenly over its laws."""
+    trust: float = 1000.0
+    """Items that the weights of single shapes count for in a mixture of them."""
 
 
 _PRIOR_TUNING = PriorTuning()
@@ -67,76 +69,117 @@ class CountLaws:
 
     Parameters
     ----------
-    masses : array of shape (K, B)
-        Probability of each bin of a grid under each law.
-    strength : array of shape (K,)
-        Items that each law counts for before anything is seen.
+    bank : array of shape (K, G, B)
+        Probability of each bin of a grid under K shapes at G places.
+    means : array of shape (K, G)
+        Mean count there, increasing from place to place.
+    trust : float
+        Items that the weights of single shapes count for.
     """
 
-    masses: Reals
-    strength: Reals
+    bank: Reals
+    means: Reals
+    trust: float
 
     @classmethod
     def build(
         cls, grid: CountGrid, n_items: int, tuning: PriorTuning = _PRIOR_TUNING
     ) -> CountLaws:
         """The dictionary for so many items on a grid."""
-        lowest = float(-np.log(grid.largest) - tuning.rarest)
-        places = np.arange(lowest, _TOP_LOGIT + _LOGIT_STEP, _LOGIT_STEP)
-        odds = [
-            *_zipf_laws(places, n_items, tuning),
-            *_narrow_laws(places, tuning),
-            *_broad_laws(places, tuning),
-        ]
-        masses = np.array(odds) @ _binomial(grid, places)
-        masses /= masses.sum(axis=1, keepdims=True)
-        return cls(masses, np.full(len(masses), tuning.strength / len(masses)))
+        return _build(grid.largest, n_items, tuning)
 
     @property
-    def start(self) -> Reals:
-        """Shares before anything is seen."""
-        return self.strength / self.strength.sum()
+    def n_shapes(self) -> int:
+        """Number of shapes K."""
+        return len(self.bank)
 
-    def mix(self, shares: Reals) -> Reals:
-        """Probability of each bin under a mixture."""
-        mixed: Reals = shares @ self.masses + _SMALLEST_SHARE
-        return mixed
+    def at_mean(self, mean: float) -> Reals:
+        """All shapes where their mean is ``mean``, shape (K, B)."""
+        n_places = self.means.shape[1]
+        right = np.clip((self.means < mean).sum(axis=1), 1, n_places - 1)
+        shape = np.arange(self.n_shapes)
+        low, high = self.means[shape, right - 1], self.means[shape, right]
+        part = np.clip((mean - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)[:, None]
+        left_law, right_law = self.bank[shape, right - 1], self.bank[shape, right]
+        laws: Reals = (1 - part) * left_law + part * right_law
+        return laws + _SMALLEST_SHARE
 
-    def fit(
+
+@dataclass(frozen=True, eq=False)
+class FittedPrior:
+    """Shares of shapes and the law they make.
+
+    Parameters
+    ----------
+    shares : array of shape (K,)
+        Share of each shape.
+    law : array of shape (B,)
+        Probability of each bin.
+    """
+
+    shares: Reals
+    law: Reals
+
+    @classmethod
+    def start(cls, laws: CountLaws, mean: float) -> FittedPrior:
+        """All shapes alike."""
+        shares = np.full(laws.n_shapes, 1 / laws.n_shapes)
+        return cls(shares, shares @ laws.at_mean(mean))
+
+    def refit(
         self,
-        shares: Reals,
+        laws: CountLaws,
+        mean: float,
         likelihood: Reals,
         items: Reals | None = None,
-        *,
-        n_steps: int = 1,
-    ) -> Reals:
-        r"""Shares that explain what was seen better: variational steps.
+    ) -> FittedPrior:
+        r"""The prior that explains what was seen better.
+
+        With :math:`Z_{jk}` the likelihood of item j under shape k,
 
         .. math::
+            q_k \propto \prod_j Z_{jk}, \qquad
             n_k = \sum_j \frac{w_k Z_{jk}}{\sum_l w_l Z_{jl}}, \qquad
-            w_k \propto \exp \psi(c_k + n_k),
-
-        where :math:`Z_{jk}` is the likelihood of item j under law k and c the strength.
+            w_k' = \frac{c\, q_k + n_k}{c + d}.
 
         Parameters
         ----------
-        shares : array of shape (K,)
-            Shares so far.
+        laws : CountLaws
+            The dictionary.
+        mean : float
+            Mean count.
         likelihood : array of shape (n, B)
             Likelihood of each bin for each of n items, or kinds of items.
         items : array of shape (n,), optional
             How many items each row of the likelihood stands for.
-        n_steps : int
-            How many steps.
         """
-        evidence = likelihood @ self.masses.T
-        for _ in range(n_steps):
-            parts = evidence * shares
-            whole = np.maximum(parts.sum(axis=1), 1e-300)
-            weights = (1.0 if items is None else items) / whole
-            shares = np.exp(digamma(self.strength + weights @ parts))
-            shares = np.maximum(shares / shares.sum(), _SMALLEST_SHARE)
-        return shares
+        masses = laws.at_mean(mean)
+        items = np.ones(len(likelihood)) if items is None else items
+        evidence = likelihood @ masses.T + 1e-300
+        alone = items @ np.log(evidence)
+        alone = np.exp(alone - alone.max())
+        parts = evidence * self.shares
+        mixed = (items / parts.sum(axis=1)) @ parts
+        weighted = laws.trust * alone / alone.sum() + mixed
+        shares = np.maximum(weighted / weighted.sum(), _SMALLEST_SHARE)
+        return FittedPrior(shares, shares @ masses)
+
+
+@lru_cache(maxsize=8)
+def _build(largest: int, n_items: int, tuning: PriorTuning) -> CountLaws:
+    grid = CountGrid.up_to(largest)
+    lowest = float(-np.log(largest) - tuning.rarest)
+    places = np.arange(lowest, _TOP_LOGIT + _LOGIT_STEP, _LOGIT_STEP)
+    middles = np.arange(lowest, _TOP_LOGIT, 0.25)
+    odds = [
+        *(_zipf_laws(places, len(middles), n_items, a) for a in tuning.exponents),
+        _narrow_laws(places, middles),
+        *_bells(places, middles, tuning),
+    ]
+    bank = np.array(odds) @ _binomial(grid, places)
+    bank /= bank.sum(axis=2, keepdims=True)
+    means = np.maximum.accumulate(bank @ grid.middles, axis=1)
+    return CountLaws(bank, means, tuning.trust)
 
 
 def _binomial(grid: CountGrid, places: Reals) -> Reals:
@@ -150,37 +193,40 @@ def _binomial(grid: CountGrid, places: Reals) -> Reals:
 
 def _spread(places: Reals, p: Reals, weights: Reals) -> Reals:
     """Frequencies as weights of the log-odds around them, 0 and 1 at the ends."""
-    padded = np.concatenate(
-        [[places[0] - _LOGIT_STEP], places, [places[-1] + _LOGIT_STEP]]
-    )
-    found = np.zeros(len(padded))
+    ends = places[0] - _LOGIT_STEP, places[-1] + _LOGIT_STEP
+    found = np.zeros(len(places) + 2)
     with np.errstate(divide="ignore"):
-        at = (np.clip(logit(p), padded[0], padded[-1]) - padded[0]) / _LOGIT_STEP
-    left = np.minimum(at.astype(np.int64), len(padded) - 2)
+        at = (np.clip(logit(p), *ends) - ends[0]) / _LOGIT_STEP
+    left = np.minimum(at.astype(np.int64), len(found) - 2)
     np.add.at(found, left, weights * (left + 1 - at))
     np.add.at(found, left + 1, weights * (at - left))
     spread: Reals = found / found.sum()
     return spread
 
 
-def _zipf_laws(places: Reals, n_items: int, tuning: PriorTuning) -> list[Reals]:
-    ends = np.unique(np.round(np.geomspace(1, n_items + 1, 2000)))
+def _zipf_laws(places: Reals, n_laws: int, n_items: int, exponent: float) -> Reals:
+    """Zipf laws from nearly empty to nearly full rows."""
+    ends = np.unique(np.round(np.geomspace(1, n_items + 1, 500)))
     ranks, weights = np.sqrt(ends[:-1] * (ends[1:] - 1)), np.diff(ends)
-    return [
-        _spread(places, np.minimum(1.0, top * ranks**-exponent), weights)
-        for exponent in tuning.exponents
-        for top in tuning.tops
-    ]
+    fullest = exponent * np.log(n_items + 1.0) + 1.0
+    tops = np.exp(np.linspace(places[0], fullest, n_laws))
+    shape = ranks**-exponent
+    return np.array([_spread(places, np.minimum(1, s * shape), weights) for s in tops])
 
 
-def _narrow_laws(places: Reals, tuning: PriorTuning) -> list[Reals]:
-    middles = np.arange(places[0], _TOP_LOGIT, tuning.step)
-    return [_spread(places, expit(at)[None], np.ones(1)) for at in middles]
+def _narrow_laws(places: Reals, middles: Reals) -> Reals:
+    return np.array([_spread(places, expit(at)[None], np.ones(1)) for at in middles])
 
 
-def _broad_laws(places: Reals, tuning: PriorTuning) -> list[Reals]:
-    width = 2 * tuning.step
-    return [
-        _spread(places, expit(places), np.exp(-0.5 * ((places - at) / width) ** 2))
-        for at in np.arange(places[0], _TOP_LOGIT, width)
-    ]
+def _bells(places: Reals, middles: Reals, tuning: PriorTuning) -> list[Reals]:
+    found = []
+    for width in tuning.widths:
+        bells = np.zeros((len(middles), len(places) + 2))
+        energy = 0.5 * ((places - middles[:, None]) / width) ** 2
+        bells[:, 1:-1] = np.exp(energy.min(axis=1, keepdims=True) - energy)
+        bells /= bells.sum(axis=1, keepdims=True)
+        for absent in tuning.absent:
+            both = (1 - absent) * bells
+            both[:, 0] += absent
+            found.append(both)
+    return found

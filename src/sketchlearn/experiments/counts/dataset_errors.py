@@ -8,12 +8,16 @@ from typing import Any, final
 
 import numpy as np
 
+from sketchlearn.experiments.counts.answers import short_error
+from sketchlearn.experiments.counts.fine_tuning import fine_tuned
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
     SEARCHED,
     count_method,
     fixed_table,
+    why_missing,
 )
+from sketchlearn.experiments.counts.networks import NO_NETWORKS, TrainedNetworks
 from sketchlearn.experiments.counts.search import search_batches
 from sketchlearn.experiments.counts.sets import (
     BATCH_SETS,
@@ -22,18 +26,13 @@ from sketchlearn.experiments.counts.sets import (
     CountTask,
 )
 from sketchlearn.meta.binary import KEPT_COLUMNS
+from sketchlearn.meta.config import TrainConfig
 from sketchlearn.report import Cell, format_table
 
-__all__ = ["SET_ROWS", "DatasetErrors", "dataset_tables", "evaluate_datasets"]
-
-SET_ROWS = (20, 100)
-"""Rows of a set: the paper does not say how many it has."""
+__all__ = ["DatasetErrors", "dataset_tables", "evaluate_datasets"]
 
 _TUNING_SETS = 50
 """Sets of training rows that tables are tuned on."""
-
-_EXACT = 1e-15
-"""Smaller errors are rounding."""
 
 _AVERAGE = "average"
 
@@ -57,8 +56,6 @@ class DatasetErrors:
     printed: Mapping[str, Mapping[str, float]]
     """The paper's, by its methods."""
 
-    skipped: tuple[str, ...] = ()
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
@@ -76,10 +73,12 @@ def evaluate_datasets(
     sets: Sequence[BinarySet],
     methods: Sequence[str],
     *,
+    networks: TrainedNetworks = NO_NETWORKS,
     size: int = 100,
-    set_rows: Sequence[int] = SET_ROWS,
+    set_rows: Sequence[int] = (),
     n_sets: int = BATCH_SETS,
-    slow_sets: int = 20,
+    slow_sets: int = 10,
+    fine_tune: TrainConfig | None = None,
     printed: Mapping[str, Mapping[str, float]] | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> DatasetErrors:
@@ -94,32 +93,40 @@ def evaluate_datasets(
     methods : sequence of str
         Of :data:`~sketchlearn.experiments.counts.methods.COUNT_METHODS`; tables of
         those that are tuned are chosen on sets of training rows.
+    networks : TrainedNetworks
+        Where methods that are networks are taken from; others are left out.
     size : int
         Numbers of a sketch.
     set_rows : sequence of int
-        Rows of a set.
+        Rows of a set; those of the task by default.
     n_sets, slow_sets : int
         Sets of each dataset, and how many of them slow methods decode.
+    fine_tune : TrainConfig, optional
+        How to train the linear SQNet on with training rows; not at all by default.
     printed : mapping, optional
         The paper's errors.
     say : callable
         Receives lines of progress.
     """
-    errors: dict[str, dict[int, dict[str, float]]] = {
-        name: {n_rows: {} for n_rows in set_rows} for name in methods
-    }
+    errors: dict[str, dict[int, dict[str, float]]] = {}
+    sizes = tuple(set_rows) or task.set_rows
     for data in sets:
-        for n_rows in set_rows:
+        at_hand = _tuned(networks, task, data, size, fine_tune)
+        for n_rows in sizes:
             batch = data.draw(n_rows, n_sets, seed=0)
             for name in methods:
+                if why_missing(name, size, task.name, at_hand):
+                    continue
                 table = fixed_table(size)
                 if name in SEARCHED:
                     learned = data.draw(n_rows, _TUNING_SETS, seed=1, training=True)
                     table = search_batches([learned], name, size, task).best
-                method = count_method(name, table, task.name)
+                method = count_method(name, table, task.name, at_hand)
                 some = batch.first(slow_sets if method.is_slow else None)
-                answers = method.answer(some, 0).values
-                errors[name][n_rows][data.name] = task.error(some, answers)
+                by_rows = errors.setdefault(name, {n: {} for n in sizes})
+                by_rows[n_rows][data.name] = task.error(
+                    some, method.answer(some, 0).values
+                )
             say(f"{data.name}: sets of {n_rows} rows")
     return DatasetErrors(
         size,
@@ -131,6 +138,20 @@ def evaluate_datasets(
     )
 
 
+def _tuned(
+    networks: TrainedNetworks,
+    task: CountTask,
+    data: BinarySet,
+    size: int,
+    config: TrainConfig | None,
+) -> TrainedNetworks:
+    """All networks, and the linear one fine-tuned to a dataset."""
+    linear = networks.best(task.name, size, family="sq-linear")
+    if linear is None or config is None:
+        return networks
+    return networks.with_one(fine_tuned(linear, data, config))
+
+
 def dataset_tables(task: CountTask, found: DatasetErrors) -> str:
     """Ours and the paper's printed errors, and what to know when comparing them."""
     names = list(found.widths)
@@ -138,12 +159,12 @@ def dataset_tables(task: CountTask, found: DatasetErrors) -> str:
     rows: list[list[Cell]] = [["columns", "", *found.widths.values(), ""]]
     for method, by_rows in found.errors.items():
         for n_rows, values in by_rows.items():
-            cells = [_short(values[name]) for name in names]
-            average = _short(float(np.mean([values[name] for name in names])))
+            cells = [short_error(values[name]) for name in names]
+            average = short_error(float(np.mean([values[name] for name in names])))
             rows.append([COUNT_METHODS[method], n_rows, *cells, average])
     for method, printed in found.printed.items():
-        cells = [_short(printed[name]) for name in names]
-        average = _short(float(np.mean([printed[name] for name in names])))
+        cells = [short_error(printed[name]) for name in names]
+        average = short_error(float(np.mean([printed[name] for name in names])))
         rows.append([f"printed: {method}", "?", *cells, average])
     title = f"Datasets of zeros and ones, {task.name}: {found.size} numbers"
     table = format_table([*heads, _AVERAGE], rows, title=title)
@@ -156,7 +177,8 @@ def _notes(found: DatasetErrors, *, n_all: int) -> list[str]:
         f"{KEPT_COLUMNS}, those of narrower sets padded with zeros: on this scale, its "
         f"errors at d columns\nmay be up to {KEPT_COLUMNS}/d times as large. All "
         f"averages are over the {len(found.widths)} of {n_all} datasets at hand.\n"
-        "The paper does not say how many rows a set has."
+        "The paper does not say how many rows a set has. Optimal tables are those\n"
+        "that are best for sets of training rows."
     ]
     marked = [f"{name} ({mark})" for name, mark in found.marks.items()]
     if marked:
@@ -164,13 +186,9 @@ def _notes(found: DatasetErrors, *, n_all: int) -> list[str]:
     if found.train_split:
         listed = ", ".join(found.train_split)
         notes.append(f"+ of the split that weights are learned from: {listed}.")
-    return [*notes, *found.skipped]
+    return notes
 
 
 def _head(found: DatasetErrors, name: str) -> str:
     simulated = "*" if name in found.marks else ""
     return name + simulated + ("+" if name in found.train_split else "")
-
-
-def _short(value: float) -> str:
-    return "0" if value < _EXACT else f"{value:.1e}"

@@ -6,7 +6,7 @@ Each function draws one and returns its path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,26 @@ import numpy as np
 from sketchlearn.experiments.counts.methods import COUNT_METHODS
 from sketchlearn.experiments.counts.search import TableSearch, ZipfLaw
 from sketchlearn.experiments.counts.sets import N_ITEMS, CountTask
-from sketchlearn.experiments.counts.zipf_errors import ZipfErrors, zipf_laws
+from sketchlearn.experiments.counts.zipf_errors import (
+    ZipfErrors,
+    ZipfPoint,
+    zipf_laws,
+)
 from sketchlearn.report import Line, LinePanel, draw_lines
 
-__all__ = ["draw_best_tables", "draw_table_search", "draw_zipf_errors"]
+__all__ = [
+    "draw_best_tables",
+    "draw_network_errors",
+    "draw_table_search",
+    "draw_zipf_errors",
+]
 
 _ERROR = "mean square error"
+
+_STEEP = 1.0
+"""From this alpha on, laws have few items that are frequent."""
+
+_MARKERS = "os^D"
 
 _LOOKS = {
     "zeros": (":", "0.3"),
@@ -33,6 +47,15 @@ _LOOKS = {
     "bloom": ("s-", "C0"),
     "bloom-fixed": ("s:", "C0"),
     "nnls": ("d--", "C2"),
+    "sq-nonlinear": ("P-", "C4"),
+    "sq-linear": ("D-", "C4"),
+    "sq-ternary": ("D--", "C6"),
+    "sq-binary": ("D:", "C6"),
+    "sq-parallel": ("X-", "C8"),
+    "rfq": ("X--", "C9"),
+    "bloom-bits": ("^-", "C1"),
+    "joint": ("o-", "C3"),
+    "joint-bytes": ("o:", "C3"),
 }
 """Marker and line, and colour, by method; others take the next colour."""
 
@@ -61,9 +84,10 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
         for n_rows, beta in reversed(groups):
             lines = []
             for name, found in errors.items():
-                points = [
-                    found[size].get(law) for law in zipf_laws(alphas, (beta,), n_rows)
-                ]
+                shown = zipf_laws(alphas, (beta,), n_rows)
+                points = [found[size].get(law) for law in shown]
+                if not any(points):
+                    continue
                 heights = [
                     np.nan if point is None else max(point.error, _FLOOR)
                     for point in points
@@ -72,10 +96,36 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
                 label = COUNT_METHODS[name]
                 lines.append(Line(label, alphas, heights, style, colour))
             title = f"m = {size}, N = {n_rows}, β = {beta:g}"
-            panels.append(LinePanel(title, "α", _ERROR, lines, log_y=True))
+            y_label = f"{_ERROR}, {_FLOOR:g} if smaller"
+            panels.append(LinePanel(title, "α", y_label, lines, log_y=True))
     title = f"{task.name.capitalize()} in Zipf sets of {N_ITEMS} items"
     columns = 2 if len(panels) > 1 else 1
     return draw_lines(panels, path, title=title, n_columns=columns)
+
+
+def draw_network_errors(
+    task: CountTask,
+    errors: Mapping[str, Mapping[ZipfLaw, ZipfPoint]],
+    path: Path,
+    *,
+    title: str,
+) -> Path:
+    """Error against alpha, a line for each pooling or activation.
+
+    As in the paper, a second panel shows the steep laws alone.
+    """
+    n_rows, beta, panels = task.zipf_rows[0], task.betas[0], []
+    for least, zoomed in ((0.0, ""), (_STEEP, f", α ≥ {_STEEP:g}")):
+        lines = []
+        for number, (kind, points) in enumerate(errors.items()):
+            shown = {law: one for law, one in points.items() if law.alpha >= least}
+            heights = [max(one.error, _FLOOR) for one in shown.values()]
+            spread = [one.deviation for one in shown.values()]
+            alphas, style = [law.alpha for law in shown], _MARKERS[number % 4] + "-"
+            lines.append(Line(kind, alphas, heights, style, f"C{number}", spread))
+        panel_title = f"N = {n_rows}, β = {beta:g}{zoomed}"
+        panels.append(LinePanel(panel_title, "α", _ERROR, lines, log_y=True))
+    return draw_lines(panels, path, title=title)
 
 
 def draw_table_search(

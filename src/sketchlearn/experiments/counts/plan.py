@@ -50,8 +50,11 @@ class CountsPlan:
     n_sets: int = BATCH_SETS
     """Sets of a batch."""
 
-    slow_sets: int = 20
+    slow_sets: int = 10
     """Sets of a batch that slow methods decode."""
+
+    fine_tune: float = 0.0
+    """Seconds to fine-tune a network to each dataset; not at all if 0."""
 
     def __post_init__(self) -> None:
         require_plan(

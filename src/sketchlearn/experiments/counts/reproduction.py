@@ -1,56 +1,53 @@
-"""What both streaming experiments do: tables, figures and results.json in a folder."""
+"""``sketchlearn reproduce frequency`` and ``... membership``: all into one folder."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+import click
 
 from sketchlearn.experiments.base import RESULTS_FILE, TABLES_FILE, Experiment
-from sketchlearn.experiments.counts.dataset_errors import (
-    SET_ROWS,
-    DatasetErrors,
-    dataset_tables,
-    evaluate_datasets,
-)
+from sketchlearn.experiments.counts.dataset_errors import evaluate_datasets
 from sketchlearn.experiments.counts.figures import (
     draw_best_tables,
+    draw_network_errors,
     draw_table_search,
     draw_zipf_errors,
 )
-from sketchlearn.experiments.counts.methods import SEARCHED
+from sketchlearn.experiments.counts.fine_tuning import tuning_config
+from sketchlearn.experiments.counts.methods import (
+    COUNT_METHODS,
+    SEARCHED,
+    why_missing,
+)
+from sketchlearn.experiments.counts.networks import TrainedNetworks, find_networks
 from sketchlearn.experiments.counts.plan import CountsPlan, CountsPlans
+from sketchlearn.experiments.counts.results import CountsResults
 from sketchlearn.experiments.counts.search import TableSearch, search_tables
 from sketchlearn.experiments.counts.sets import (
-    FREQUENCY,
-    MEMBERSHIP,
+    FREQUENCIES,
+    MEMBERSHIPS,
     CountTask,
     load_binary_sets,
     printed_errors,
 )
-from sketchlearn.experiments.counts.timing import (
-    BatchSeconds,
-    measure_seconds,
-    seconds_table,
-)
+from sketchlearn.experiments.counts.timing import measure_seconds
 from sketchlearn.experiments.counts.zipf_errors import (
-    ZipfErrors,
-    bytes_table,
+    evaluate_networks,
     evaluate_zipf,
     zipf_laws,
-    zipf_tables,
 )
 from sketchlearn.report import require_plots
-from sketchlearn.version import __version__
 
 __all__ = ["FREQUENCY_EXPERIMENT", "MEMBERSHIP_EXPERIMENT", "reproduce_counts"]
 
 _FEW_RUNS = 2
 """Of the search at sets of which no figure of the search is made."""
+
+Say = Callable[[str], object]
 
 
 def reproduce_counts(
@@ -59,7 +56,8 @@ def reproduce_counts(
     output: str | os.PathLike[str],
     plan: CountsPlan,
     *,
-    say: Callable[[str], object] = lambda text: None,
+    weights: str | os.PathLike[str] | None = None,
+    say: Say = lambda text: None,
 ) -> str:
     """Evaluate, write ``results.json``, ``tables.txt`` and figures; return the tables.
 
@@ -74,10 +72,30 @@ def reproduce_counts(
         Folder to write into; made if it does not exist.
     plan : CountsPlan
         What to do.
+    weights : path, optional
+        Folder with weights of the paper's networks.
     say : callable
         Receives lines of progress.
     """
     require_plots()
+    results = _evaluate(task, data, plan, find_networks(weights), say)
+    tables = results.show(task)
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RESULTS_FILE).write_text(results.to_json(plan), "utf-8")
+    (folder / TABLES_FILE).write_text(tables + "\n", "utf-8")
+    for path in _draw(task, plan, results, folder):
+        say(f"figure: {path}")
+    return tables
+
+
+def _evaluate(
+    task: CountTask,
+    data: str | os.PathLike[str],
+    plan: CountsPlan,
+    networks: TrainedNetworks,
+    say: Say,
+) -> CountsResults:
     sets = load_binary_sets(data, plan.datasets)
     search = _search(task, plan, say)
     laws = [
@@ -85,34 +103,36 @@ def reproduce_counts(
         for n_rows in task.zipf_rows
         for law in zipf_laws(plan.alphas, task.betas, n_rows)
     ]
-    n_sets, slow_sets, size = plan.n_sets, plan.slow_sets, max(plan.sizes)
+    shown = zipf_laws(plan.alphas, task.betas[:1], task.zipf_rows[0])
+    size, n_sets, slow_sets = max(plan.sizes), plan.n_sets, plan.slow_sets
     errors = evaluate_zipf(
         task, plan.methods, plan.sizes, laws,
-        search=search, n_seeds=plan.n_seeds, n_sets=n_sets, slow_sets=slow_sets,
-        say=say,
+        search=search, networks=networks, n_seeds=plan.n_seeds,
+        n_sets=n_sets, slow_sets=slow_sets, say=say,
     )  # fmt: skip
+    tuning = tuning_config(plan.fine_tune) if plan.fine_tune else None
     found = evaluate_datasets(
         task, sets, plan.methods,
-        size=size, printed=printed_errors(data, task), n_sets=n_sets,
-        slow_sets=slow_sets, say=say,
+        networks=networks, size=size, printed=printed_errors(data, task),
+        n_sets=n_sets, slow_sets=slow_sets, fine_tune=tuning, say=say,
     )  # fmt: skip
     seconds = measure_seconds(
-        task, plan.methods, folder=data, size=size, n_sets=n_sets, slow_sets=slow_sets
+        task, plan.methods,
+        folder=data, networks=networks, size=size, n_sets=n_sets, slow_sets=slow_sets,
+    )  # fmt: skip
+    compared = partial(evaluate_networks, task, networks, n_sets=slow_sets)
+    return CountsResults(
+        search,
+        errors,
+        found,
+        seconds,
+        compared("pooling", size=size, laws=shown),
+        compared("activation", size=size, laws=shown),
+        _skipped(task, plan, networks),
     )
-    tables = _show(task, errors, found, seconds)
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    content = _as_json(plan, search, errors, found, seconds)
-    (folder / RESULTS_FILE).write_text(content, "utf-8")
-    (folder / TABLES_FILE).write_text(tables + "\n", "utf-8")
-    for path in _draw(task, plan, search, errors, folder):
-        say(f"figure: {path}")
-    return tables
 
 
-def _search(
-    task: CountTask, plan: CountsPlan, say: Callable[[str], object]
-) -> TableSearch:
+def _search(task: CountTask, plan: CountsPlan, say: Say) -> TableSearch:
     """The best tables: with all runs where figures show them, else with few."""
     methods = [name for name in plan.methods if name in SEARCHED]
     found: TableSearch = {name: {size: {} for size in plan.sizes} for name in methods}
@@ -134,92 +154,72 @@ def _search(
     return found
 
 
-def _show(
-    task: CountTask, errors: ZipfErrors, found: DatasetErrors, seconds: BatchSeconds
-) -> str:
-    tables = [*zipf_tables(task, errors), bytes_table(task, errors)]
-    if found.widths:
-        tables.append(dataset_tables(task, found))
-    return "\n\n".join([*tables, seconds_table(seconds)])
+def _skipped(
+    task: CountTask, plan: CountsPlan, networks: TrainedNetworks
+) -> tuple[str, ...]:
+    """What was left out, and why."""
+    return tuple(
+        f"skipped {COUNT_METHODS[name]}: {why}"
+        for name in plan.methods
+        for size in plan.sizes
+        if (why := why_missing(name, size, task.name, networks))
+        if not (name == "sq-tuned" and (plan.fine_tune or size < max(plan.sizes)))
+    )
 
 
 def _draw(
-    task: CountTask,
-    plan: CountsPlan,
-    search: TableSearch,
-    errors: ZipfErrors,
-    folder: Path,
+    task: CountTask, plan: CountsPlan, results: CountsResults, folder: Path
 ) -> list[Path]:
-    """All figures."""
-    drawn = [draw_zipf_errors(task, errors, folder / "zipf.png")]
-    if not search:
+    """All figures that there are results for."""
+    drawn = [draw_zipf_errors(task, results.zipf, folder / "zipf.png")]
+    for name, title, errors in (
+        ("poolings", "SQNet by pooling", results.poolings),
+        ("activations", "RFQNet by activation", results.activations),
+    ):
+        if len(errors) > 1:
+            path = folder / f"{name}.png"
+            drawn.append(draw_network_errors(task, errors, path, title=title))
+    if not results.search:
         return drawn
-    n_rows = task.zipf_rows[0]
+    n_rows, beta = task.zipf_rows[0], task.betas[0]
     for size in plan.sizes:
-        path = folder / f"search-{size}.png"
-        beta = task.betas[0]
-        drawn.append(
-            draw_table_search(search, size, beta=beta, n_rows=n_rows, path=path)
+        searched = partial(
+            draw_table_search, results.search, size, beta=beta, n_rows=n_rows
         )
-        for name, widths in (("best-widths", True), ("best-errors", False)):
-            path = folder / f"{name}-{size}.png"
-            drawn.append(
-                draw_best_tables(
-                    search, size, betas=plan.searched_betas, n_rows=n_rows, path=path,
-                    widths=widths,
-                )
-            )  # fmt: skip
+        drawn.append(searched(path=folder / f"search-{size}.png"))
+        best = partial(
+            draw_best_tables, results.search, size,
+            betas=plan.searched_betas, n_rows=n_rows,
+        )  # fmt: skip
+        drawn.append(best(path=folder / f"best-widths-{size}.png", widths=True))
+        drawn.append(best(path=folder / f"best-errors-{size}.png", widths=False))
     return drawn
 
 
-def _as_json(
-    plan: CountsPlan,
-    search: TableSearch,
-    errors: ZipfErrors,
-    found: DatasetErrors,
-    seconds: BatchSeconds,
-) -> str:
-    searched = [
-        {
-            "method": name, "size": size, **asdict(law),
-            "widths": [table.width for table in one.tables],
-            "errors": one.errors.tolist(),
-        }
-        for name, by_size in search.items()
-        for size, laws in by_size.items()
-        for law, one in laws.items()
-    ]  # fmt: skip
-    zipf = [
-        {"method": name, "size": size, **asdict(law), **asdict(point)}
-        for name, by_size in errors.items()
-        for size, laws in by_size.items()
-        for law, point in laws.items()
-    ]
-    content: dict[str, Any] = {
-        "sketchlearn": __version__,
-        "plan": asdict(plan),
-        "zipf": zipf,
-        "search": searched,
-        "datasets": found.to_dict() | {"set_rows": list(SET_ROWS)},
-        "seconds": asdict(seconds),
-    }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
-
-
+_WEIGHTS = click.Option(
+    ["--weights"], type=click.Path(), help="Folder of the paper's networks."
+)
+_FINE_TUNE = click.Option(
+    ["--fine-tune"],
+    type=click.FloatRange(0),
+    help="Seconds to train the linear network on with rows of each dataset.",
+)
 _QUICK = "Two datasets, one size, three Zipf laws."
 
 FREQUENCY_EXPERIMENT = Experiment(
     name="frequency",
     summary="Item frequencies: every method on Zipf sets and on datasets.",
     quick=_QUICK,
-    plan=CountsPlans(FREQUENCY),
-    run=partial(reproduce_counts, FREQUENCY),
+    plan=CountsPlans(FREQUENCIES),
+    run=partial(reproduce_counts, FREQUENCIES),
+    options=(_WEIGHTS, _FINE_TUNE),
 )
 
 MEMBERSHIP_EXPERIMENT = Experiment(
     name="membership",
     summary="Which items rows hold: every method on Zipf sets and on datasets.",
     quick=_QUICK,
-    plan=CountsPlans(MEMBERSHIP),
-    run=partial(reproduce_counts, MEMBERSHIP),
+    plan=CountsPlans(MEMBERSHIPS),
+    run=partial(reproduce_counts, MEMBERSHIPS),
+    options=(_WEIGHTS, _FINE_TUNE),
 )

@@ -12,7 +12,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.experiments.counts.methods import Table, count_method
+from sketchlearn.experiments.counts.answers import Table
+from sketchlearn.experiments.counts.methods import count_method
 from sketchlearn.experiments.counts.sets import (
     BATCH_SETS,
     CountTask,

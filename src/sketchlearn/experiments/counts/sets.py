@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, final
 
@@ -25,12 +26,13 @@ from sketchlearn.meta.datasets import MetaDataset, load_folder
 __all__ = [
     "BATCH_SETS",
     "PAPER_COLUMNS",
-    "FREQUENCY",
-    "MEMBERSHIP",
+    "FREQUENCIES",
+    "MEMBERSHIPS",
     "N_ITEMS",
     "BinarySet",
     "CountTask",
     "SetBatch",
+    "TrainingRows",
     "draw_zipf_batch",
     "load_binary_sets",
     "printed_errors",
@@ -63,6 +65,14 @@ Question = Literal["frequency", "membership"]
 
 @final
 @dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Rows of a dataset that methods may learn from; equal only to itself."""
+
+    rows: NDArray[np.uint8]
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class SetBatch:
     """Some sets of equally many rows.
 
@@ -82,6 +92,9 @@ class SetBatch:
     picked: Callable[[int], NDArray[np.uint8]] | None = None
     """The rows of a set, where they are known."""
 
+    training: TrainingRows | None = None
+    """Other rows of the same dataset, where there are any."""
+
     @property
     def n_items(self) -> int:
         """Items of the vocabulary."""
@@ -99,7 +112,7 @@ class SetBatch:
 
     def first(self, n_sets: int | None) -> SetBatch:
         """Only so many sets; all of them for None."""
-        return SetBatch(self.counts[:n_sets], self.n_rows, self.picked)
+        return replace(self, counts=self.counts[:n_sets])
 
     def rows(self, rng: np.random.Generator) -> Iterator[NDArray[np.uint8]]:
         """Rows of one set after the other, shape (n_rows, n_items).
@@ -136,6 +149,10 @@ class CountTask:
     search_runs: int
     """Draws in the search for the best tables."""
 
+    set_rows: tuple[int, ...]
+    """Rows of the sets of datasets; the paper does not say how many it has, but that
+    networks of membership are trained and tested with 10."""
+
     printed: str
     """Name of the paper's table of datasets."""
 
@@ -144,12 +161,23 @@ class CountTask:
         return float(np.square(answers - self.truth(batch)).mean())
 
 
-FREQUENCY = CountTask(
-    "frequency", lambda batch: batch.frequencies, (100, 20), (1.0, 0.5), 5,
-    "frequency_mse",
-)  # fmt: skip
-MEMBERSHIP = CountTask(
-    "membership", lambda batch: batch.presence, (10,), (0.5,), 10, "membership_mse"
+FREQUENCIES = CountTask(
+    name="frequency",
+    truth=lambda batch: batch.frequencies,
+    zipf_rows=(100, 20),
+    betas=(1.0, 0.5),
+    search_runs=5,
+    set_rows=(20, 100),
+    printed="frequency_mse",
+)
+MEMBERSHIPS = CountTask(
+    name="membership",
+    truth=lambda batch: batch.presence,
+    zipf_rows=(10,),
+    betas=(0.5,),
+    search_runs=10,
+    set_rows=(10, 20, 100),
+    printed="membership_mse",
 )
 
 
@@ -203,7 +231,13 @@ class BinarySet:
         rng = np.random.default_rng([seed, n_rows, int(training)])
         chosen = [rng.choice(len(table), n_rows, replace=False) for _ in range(n_sets)]
         counts = np.array([table[rows].sum(axis=0, dtype=np.int64) for rows in chosen])
-        return SetBatch(counts, n_rows, lambda number: table[chosen[number]])
+        return SetBatch(
+            counts, n_rows, lambda number: table[chosen[number]], self._learned_from
+        )
+
+    @cached_property
+    def _learned_from(self) -> TrainingRows:
+        return TrainingRows(self.training)
 
 
 def load_binary_sets(

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from functools import partial
+from typing import Literal, final
 
 import numpy as np
 
+from sketchlearn.experiments.counts.answers import CountMethod, short_error
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
+    LEARNING,
     SEARCHED,
-    Table,
     count_method,
     fixed_table,
+    why_missing,
+)
+from sketchlearn.experiments.counts.networks import (
+    NO_NETWORKS,
+    TrainedNetworks,
+    network_answers,
 )
 from sketchlearn.experiments.counts.search import TableSearch, ZipfLaw
 from sketchlearn.experiments.counts.sets import (
@@ -29,7 +37,9 @@ __all__ = [
     "ZipfErrors",
     "ZipfPoint",
     "bytes_table",
+    "evaluate_networks",
     "evaluate_zipf",
+    "measure_point",
     "zipf_laws",
     "zipf_tables",
 ]
@@ -88,8 +98,9 @@ def evaluate_zipf(
     laws: Sequence[ZipfLaw],
     *,
     search: TableSearch,
+    networks: TrainedNetworks = NO_NETWORKS,
     n_sets: int = BATCH_SETS,
-    slow_sets: int = 20,
+    slow_sets: int = 10,
     n_seeds: int = 1,
     say: Callable[[str], object] = lambda text: None,
 ) -> ZipfErrors:
@@ -107,6 +118,8 @@ def evaluate_zipf(
         Where to compare.
     search : TableSearch
         Where methods that are tuned take their table from.
+    networks : TrainedNetworks
+        Where methods that are networks are taken from; others are left out.
     n_sets, slow_sets : int
         Sets of a batch, and how many of them slow methods decode.
     n_seeds : int
@@ -114,35 +127,33 @@ def evaluate_zipf(
     say : callable
         Receives lines of progress.
     """
-    found: ZipfErrors = {name: {size: {} for size in sizes} for name in methods}
+    shown = [name for name in methods if name not in LEARNING]
+    found: ZipfErrors = {name: {size: {} for size in sizes} for name in shown}
     for law in laws:
         for size in sizes:
-            for name in methods:
+            for name in shown:
+                if why_missing(name, size, task.name, networks):
+                    continue
                 table = fixed_table(size)
                 if name in SEARCHED:
                     table = search[name][size][law].best
-                found[name][size][law] = _measure(
-                    task, name, table, law, n_sets, slow_sets, n_seeds
+                method = count_method(name, table, task.name, networks)
+                n_drawn = min(n_sets, slow_sets) if method.is_slow else n_sets
+                found[name][size][law] = measure_point(
+                    task, method, law, n_sets=n_drawn, n_seeds=n_seeds
                 )
         say(f"compared: alpha {law.alpha:g}, beta {law.beta:g}, N {law.n_rows}")
     return found
 
 
-def _measure(
-    task: CountTask,
-    name: str,
-    table: Table,
-    law: ZipfLaw,
-    n_sets: int,
-    slow_sets: int,
-    n_seeds: int,
+def measure_point(
+    task: CountTask, method: CountMethod, law: ZipfLaw, *, n_sets: int, n_seeds: int = 1
 ) -> ZipfPoint:
-    method = count_method(name, table, task.name)
+    """One method at one law."""
     errors = []
     for seed in range(n_seeds):
-        n_drawn = min(n_sets, slow_sets) if method.is_slow else n_sets
         batch = draw_zipf_batch(law.n_rows, law.alpha, law.beta, seed=seed)
-        batch = batch.first(n_drawn)
+        batch = batch.first(n_sets)
         answers = method.answer(batch, seed)
         gaps = np.square(answers.values - task.truth(batch))
         errors.append(gaps.mean(axis=1))
@@ -155,6 +166,34 @@ def _measure(
         answers.bits,
         answers.n_bytes,
     )
+
+
+def evaluate_networks(
+    task: CountTask,
+    networks: TrainedNetworks,
+    attribute: Literal["pooling", "activation"],
+    size: int,
+    laws: Sequence[ZipfLaw],
+    *,
+    n_sets: int,
+) -> dict[str, dict[ZipfLaw, ZipfPoint]]:
+    """Errors of the best network of each pooling, or of each activation.
+
+    Those of activations are RFQNets, those of poolings the others.
+    """
+    found: dict[str, dict[ZipfLaw, ZipfPoint]] = {}
+    for kind in networks.kinds(task.name, size, attribute):
+        network = networks.best(
+            task.name, size, learned=attribute == "pooling", **{attribute: kind}
+        )
+        if network is None:
+            continue
+        answer = partial(network_answers, network=network, question=task.name)
+        method = CountMethod(kind, answer)
+        found[kind] = {
+            law: measure_point(task, method, law, n_sets=n_sets) for law in laws
+        }
+    return found
 
 
 def zipf_tables(task: CountTask, errors: ZipfErrors) -> list[str]:
@@ -170,6 +209,7 @@ def zipf_tables(task: CountTask, errors: ZipfErrors) -> list[str]:
             rows = [
                 [COUNT_METHODS[name], *(_error(found[size].get(law)) for law in shown)]
                 for name, found in errors.items()
+                if any(law in found[size] for law in shown)
             ]
             heads = ["mean square error", *(f"alpha {alpha:g}" for alpha in alphas)]
             title = (
@@ -193,7 +233,7 @@ def bytes_table(task: CountTask, errors: ZipfErrors) -> str:
                 if law in found[size]:
                     one = found[size][law]
                     weight: list[Cell] = [one.numbers, one.bits, one.n_bytes]
-                    error: list[Cell] = [f"{one.error:.1e}", f"{one.deviation:.0e}"]
+                    error: list[Cell] = [short_error(one.error), f"{one.deviation:.0e}"]
                     label = COUNT_METHODS[name]
                     rows.append([label, size, law.n_rows, *weight, *error, one.n_sets])
     heads = ["sketch", "m", "N", "numbers", "bits", "bytes", "error", "±", "sets"]
@@ -208,4 +248,4 @@ def bytes_table(task: CountTask, errors: ZipfErrors) -> str:
 
 
 def _error(point: ZipfPoint | None) -> str:
-    return "-" if point is None else f"{point.error:.1e}"
+    return "-" if point is None else short_error(point.error)

@@ -19,7 +19,7 @@ from sketchlearn.meta.zipf_sets import ZipfSets
 from sketchlearn.sqnet import SQNet
 from sketchlearn.sqnet_spec import SQNetSpec
 
-__all__ = ["FREQUENCY", "MEMBERSHIP"]
+__all__ = ["FREQUENCY_TASK", "MEMBERSHIP_TASK"]
 
 
 def _build(
@@ -37,5 +37,7 @@ def _build(
     return model, CountProblem(goal, sets, with_rows=not model.reads_means)
 
 
-FREQUENCY = Task("frequency", partial(_build, "frequency"), takes_datasets=False)
-MEMBERSHIP = Task("membership", partial(_build, "membership"), takes_datasets=False)
+FREQUENCY_TASK = Task("frequency", partial(_build, "frequency"), takes_datasets=False)
+MEMBERSHIP_TASK = Task(
+    "membership", partial(_build, "membership"), takes_datasets=False
+)

@@ -17,6 +17,7 @@ from sketchlearn.sketching.pooling.base import (
     AbstractPooling,
     PooledRows,
     evaluated_blocks,
+    require_item_map,
     scaled_quotient,
 )
 
@@ -48,15 +49,27 @@ class ExtremePooling(AbstractPooling):
         rows: PooledRows,
         first_row: int,
     ) -> Int128Array:
-        if isinstance(rows, ItemRows):
-            rows = rows.distinct()  # an item that many rows hold alone is one extreme
         reduce = np.max if self.which == "max" else np.min
         bits = frac_bits_for(feature_map.value_bound)
+        if isinstance(rows, ItemRows):
+            # An item that many rows hold alone is one row of them.
+            found = self._of_items(feature_map, rows.distinct(), first_row)
+            return Int128Array.from_int64(lattice_round(found, bits))
         extremes = [
             reduce(lattice_round(features, bits), axis=0)
             for features in evaluated_blocks(feature_map, rows, first_row)
         ]
         return Int128Array.from_int64(reduce(extremes, axis=0))
+
+    def _of_items(
+        self, feature_map: AbstractFeatureMap, items: ItemRows, first_row: int
+    ) -> NDArray[np.float64]:
+        """Extremes of rows that are zero in most of their features."""
+        item_map = require_item_map(feature_map)
+        item_map.require_rows(items, first_row)
+        features = item_map.features_of(items)
+        ends = features.max(axis=0) if self.which == "max" else features.min(axis=0)
+        return np.asarray(ends.toarray(), np.float64).ravel()
 
     @override
     def combine(self, left: Int128Array, right: Int128Array) -> Int128Array:

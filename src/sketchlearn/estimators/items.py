@@ -1,0 +1,331 @@
+"""What the estimators of items share: ids in, a sketch, a vocabulary to decode."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import override
+
+from sketchlearn.decoders.base import Decoding
+from sketchlearn.decoders.counts.item_prior import ItemPrior
+from sketchlearn.decoders.counts.packed import decode_packed
+from sketchlearn.decoders.counts.packing import PackedCounters
+from sketchlearn.decoders.counts.reading import CountReading, Counts
+from sketchlearn.errors import ConvergenceWarning, FeatureMapMismatch, RowsError
+from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
+from sketchlearn.estimators.parameters import seed_of
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.items import OPEN_VOCABULARY
+from sketchlearn.plans.items import (
+    CountKind,
+    count_advice,
+    plan_items,
+    plan_with_prior,
+)
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.rows.ids import Place, ids_of
+from sketchlearn.rows.items import Keys
+from sketchlearn.rows.open_items import ItemBatches, open_items
+from sketchlearn.rows.vocabulary import Item, Vocabulary
+from sketchlearn.sketching.local_items import LocalItems
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["AbstractItemEstimator", "ItemCounts", "ItemMembership"]
+__public__ = ["ItemCounts", "ItemMembership"]
+
+
+class AbstractItemEstimator(AbstractSketchEstimator):
+    """An estimator of how many rows hold each item."""
+
+    vocabulary: Any
+    sketch_size: int
+    depth: int | None
+    row_items: int | None
+    column: str | int | None
+    prior: ItemPrior | PackedCounters | None
+    random_state: int
+    reads_items = True
+    """Rows are opened by ``open_items``, and not as numbers."""
+
+    _found: Vocabulary | None = None
+    """Items collected while rows were read."""
+
+    @property
+    @abstractmethod
+    def _kind(self) -> CountKind:
+        """The tables that the decoder reads."""
+
+    @property
+    def _pooling(self) -> str:
+        return "mean"
+
+    def plan(self) -> AbstractFeatureMap:
+        """The feature map parties must use to sketch for ``fit_sketch``.
+
+        Returns
+        -------
+        AbstractFeatureMap
+            For :func:`sketchlearn.sketch_items`. It depends on the parameters alone.
+        """
+        self._check_parameters()
+        if self.prior is not None:
+            return plan_with_prior(
+                self.prior, self.sketch_size, row_items=self.row_items
+            )
+        return plan_items(
+            self._declared(),
+            self.sketch_size,
+            kind=self._kind,
+            depth=self.depth,
+            row_items=self.row_items,
+            seed=seed_of(self.random_state),
+        )
+
+    def fit_sketch(self, sketch: Sketch | PrivateSketch) -> Self:
+        """Take a sketch of items; it is decoded when it is first asked.
+
+        Parameters
+        ----------
+        sketch : Sketch or PrivateSketch
+            Of a map from :meth:`plan`, or another map of items.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        require_sketch(sketch)
+        reading = CountReading.read(sketch)
+        vocabulary = self._declared() or self._found or _implied(reading)
+        self._check_prior(vocabulary)
+        if vocabulary is not None and not _fits(reading, vocabulary):
+            raise FeatureMapMismatch(
+                f"the sketch is of a vocabulary of {reading.item_map.n_features} "
+                f"items, and the estimator has one of {len(vocabulary)}. Give the one "
+                "that was sketched."
+            )
+        self.sketch_, self._reading = sketch, reading
+        self.vocabulary_ = vocabulary
+        self.n_samples_seen_ = sketch.count
+        self._posterior: Counts | None = None
+        return self
+
+    @override
+    def _sketch_new(self, X: Any, y: Any) -> Sketch:
+        self._found = None
+        rows: LocalItems = self._open(X, y, reset=True)
+        sketch = rows.sketch(self.plan(), pooling=self._pooling)
+        self._keep_found(rows)
+        return sketch
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> Any:
+        if isinstance(X, ItemBatches):
+            return LocalItems(X)
+        opened = open_items(X, column=self.column, vocabulary=self.vocabulary)
+        return LocalItems(opened)
+
+    @override
+    def _sketch_alike(self, rows: Any) -> Sketch:
+        sketch = super()._sketch_alike(rows)
+        self._keep_found(rows)
+        return sketch
+
+    def _keep_found(self, rows: LocalItems) -> None:
+        """Add the items that were found to those found before."""
+        if _is_fitted(self.vocabulary) and rows.vocabulary is not None:
+            self._found = _joined(self._found, rows.vocabulary)
+
+    @override
+    def _warn_of_late(self, whole: Sketch) -> None:
+        """Every item has room in the sketch, whenever it comes."""
+
+    @override
+    def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
+        return self.plan()
+
+    def _declared(self) -> Vocabulary | None:
+        if self.vocabulary is None or _is_fitted(self.vocabulary):
+            return None
+        if isinstance(self.vocabulary, Vocabulary):
+            return self.vocabulary
+        return Vocabulary(self.vocabulary)
+
+    def _known(self) -> Vocabulary:
+        """The vocabulary, or what to do to have one."""
+        check_is_fitted(self, "sketch_")
+        if self.vocabulary_ is None:
+            raise RowsError(
+                "the vocabulary of this sketch is open: it can be asked for items that "
+                "are named, with query(items). To list all items, declare them or pass "
+                "vocabulary='fit' to collect them while they are read."
+            )
+        return self.vocabulary_
+
+    def _asked(self, items: Any) -> tuple[list[Item], Keys]:
+        """Items that are asked for, and their keys."""
+        if isinstance(items, str | bytes | int):
+            raise RowsError(
+                f"query takes a list of items; got a single {type(items).__name__}. "
+                "Write query([item])."
+            )
+        ids = ids_of(items, Place("the items that were asked for"))
+        return _listed(items), ids.keys()
+
+    def _decoded(self) -> Counts:
+        """Counts of all items, decoded together once."""
+        if self._posterior is None:
+            decoding = self._decode()
+            for sentence in count_advice(self._reading, decoding):
+                warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
+            self._posterior = decoding.params
+        return self._posterior
+
+    def _decode(self) -> Decoding[Any]:
+        if isinstance(self.prior, PackedCounters):
+            return decode_packed(self.prior, self.sketch_)
+        return self._reading.decode(self._all_keys(), self.prior)
+
+    def _check_prior(self, vocabulary: Vocabulary | None) -> None:
+        """Refuse a prior of other items than those that were sketched."""
+        if self.prior is None:
+            return
+        n_items = _prior_items(self.prior)
+        if vocabulary is None or len(vocabulary) != n_items:
+            known = "an open one" if vocabulary is None else f"{len(vocabulary)}"
+            raise FeatureMapMismatch(
+                f"the prior was learned from rows of {n_items} items, and the "
+                f"vocabulary has {known}. Declare the items of the training rows."
+            )
+
+    def _all_keys(self) -> Keys:
+        """What the map knows all items of the vocabulary by."""
+        return _keys_for(self._reading, self._known())
+
+    def _positions(self, items: Any) -> NDArray[np.int64]:
+        return self._known().positions_of(items)
+
+    @override
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.no_validation = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ItemCounts:
+    """How often some items are there, with error bars.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> fitted = sl.FrequencyEstimator(vocabulary="fit").fit(["b", "a", "b"])
+    >>> fitted.top(1)
+    item  count  from  to (95%)
+    b         2     2  2
+    """
+
+    items: list[Item]
+    """Their ids."""
+
+    counts: NDArray[np.float64]
+    """In how many rows each is, or how often in all rows together."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    """The count is between these with probability ``confidence``."""
+
+    confidence: float
+    n_rows: float
+    """Rows that were sketched."""
+
+    @property
+    def frequencies(self) -> NDArray[np.float64]:
+        """Counts over the number of rows."""
+        return self.counts / self.n_rows
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        head = ("item", "count", "from", f"to ({100 * self.confidence:g}%)")
+        rows = zip(self.items, self.counts, self.low, self.high, strict=True)
+        lines: list[tuple[str, ...]] = [head]
+        lines += [(str(i), *(f"{x:.4g}" for x in numbers)) for i, *numbers in rows]
+        widths = [max(len(line[k]) for line in lines) for k in range(3)]
+        return "\n".join(
+            f"{item:<{widths[0]}}  {count:>{widths[1]}}  {low:>{widths[2]}}  {high}"
+            for item, count, low, high in lines
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ItemMembership:
+    """Whether some items are there at all."""
+
+    items: list[Item]
+    """Their ids."""
+
+    probabilities: NDArray[np.float64]
+    """That at least one row holds the item."""
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Whether it is more likely that the item is there."""
+        return self.probabilities > 0.5
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def _prior_items(prior: ItemPrior | PackedCounters) -> int:
+    return prior.prior.n_items if isinstance(prior, PackedCounters) else prior.n_items
+
+
+def _is_fitted(vocabulary: Any) -> bool:
+    return isinstance(vocabulary, str) and vocabulary == "fit"
+
+
+def _listed(items: Any) -> list[Item]:
+    """Ids as a list, from whatever they came in."""
+    for convert in ("tolist", "to_pylist", "to_list"):
+        if hasattr(items, convert):
+            listed: list[Item] = getattr(items, convert)()
+            return listed
+    return list(items)
+
+
+def _implied(reading: CountReading) -> Vocabulary | None:
+    """The vocabulary that a map of declared size stands for."""
+    n_items = reading.item_map.n_features
+    return None if n_items == OPEN_VOCABULARY else Vocabulary(n_items)
+
+
+def _fits(reading: CountReading, vocabulary: Vocabulary) -> bool:
+    return reading.item_map.n_features in (OPEN_VOCABULARY, len(vocabulary))
+
+
+def _keys_for(reading: CountReading, vocabulary: Vocabulary) -> Keys:
+    """What the map knows the items by: their keys, or their positions."""
+    if reading.item_map.n_features == OPEN_VOCABULARY:
+        return vocabulary.keys
+    return np.arange(len(vocabulary), dtype=np.uint64)
+
+
+def _joined(before: Vocabulary | None, found: Vocabulary) -> Vocabulary:
+    """Items found before, then new ones."""
+    if before is None or not found.is_listed:
+        return found
+    new = np.flatnonzero(before.find(found.keys) < 0)
+    return Vocabulary([*before.items, *found.take(new)])

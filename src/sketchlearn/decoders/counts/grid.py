@@ -220,10 +220,10 @@ def _truncated(z: Reals) -> tuple[Reals, Reals]:
     low, high = z[:, :-1], z[:, 1:]
     density = np.exp(-0.5 * z * z) / _SQRT_2PI
     whole = np.maximum(_between(z), 1e-300)
-    mean = (density[:, :-1] - density[:, 1:]) / whole
+    mean = np.clip((density[:, :-1] - density[:, 1:]) / whole, low, high)
     product = z * density
     spread = 1 + (product[:, :-1] - product[:, 1:]) / whole - mean**2
-    return np.clip(mean, low, high), np.clip(spread, 0.0, 1.0)
+    return mean, np.clip(spread, 0.0, 1.0)
 
 
 def _point_between(low: Reals, high: Reals, part: Reals) -> Reals:

@@ -124,8 +124,21 @@ def pass_messages(
         careful = replace(tuning, damping=damping)
         passed = _pass(table, sums, grid, laws, noise_variance, careful)
         if passed.explains:
-            break
-    return passed
+            return passed
+    return _unseen(table, sums, grid, laws, passed.n_rounds)
+
+
+def _unseen(
+    table: LinearTable, sums: Reals, grid: CountGrid, laws: CountLaws, n_rounds: int
+) -> Passed:
+    """What is known where nothing explains the numbers: the mean count, if that."""
+    nothing = np.zeros(table.n_items)
+    total = float(np.clip(table.missing(sums, nothing), 1.0, None))
+    mean = min(total / table.n_items, grid.largest - 0.01)
+    prior = FittedPrior.start(laws, [mean])
+    wide = np.full(table.n_items, float(grid.largest) ** 2 * 100)
+    channel = Channel(grid, prior.law, nothing + mean, wide)
+    return Passed(channel, channel.summary()[0], n_rounds, False, False)
 
 
 def solve(
@@ -144,7 +157,7 @@ def solve(
         return None
     sure = np.full(len(counts), tuning.smallest_noise**2)
     flat = np.diff(np.concatenate([[-1.0], grid.tops]))
-    whole = np.clip(np.round(counts), 0, grid.largest)
+    whole: Reals = np.clip(np.round(counts), 0, grid.largest).astype(np.float64)
     return Passed(Channel(grid, flat, whole, sure), whole, 0, True, True)
 
 

@@ -5,7 +5,8 @@ binomial with p. A dictionary has laws of several shapes,
 
 * Zipf: :math:`p_j = \min(1, s\, j^{-\alpha})` with the item's rank j drawn at random
   (those of the paper, of which the scale is known, are there as they are),
-* bells in :math:`\log p/(1-p)` of several widths, with a share of items that never occur,
+* bells in :math:`\log p/(1-p)` of several widths, with a share of items that never
+  occur,
 * all items equally frequent,
 
 each at all places (s, or the middle of the bell). The mean count is known well, so each

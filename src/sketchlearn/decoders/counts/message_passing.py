@@ -25,7 +25,7 @@ from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
 from sketchlearn.decoders.counts.prior import CountLaws, FittedPrior, PriorTuning
 
-__all__ = ["JointTuning", "Passed", "pass_messages"]
+__all__ = ["JointTuning", "Passed", "pass_messages", "solve"]
 
 Reals = NDArray[np.float64]
 
@@ -56,6 +56,9 @@ class JointTuning:
 
     lost: float = 4.0
     """Rounds got nowhere that leave so many times more than there was."""
+
+    largest_system: int = 2000
+    """Most items whose counts are solved for one by one, which takes their cube."""
 
     n_largest: int = 40
     """Most steps that take out items which stand out."""
@@ -121,8 +124,41 @@ def pass_messages(
         careful = replace(tuning, damping=damping)
         passed = _pass(table, sums, grid, laws, noise_variance, careful)
         if passed.explains:
-            break
-    return passed
+            return passed
+    return _unseen(table, sums, grid, laws, passed.n_rounds)
+
+
+def _unseen(
+    table: LinearTable, sums: Reals, grid: CountGrid, laws: CountLaws, n_rounds: int
+) -> Passed:
+    """What is known where nothing explains the numbers: the mean count, if that."""
+    nothing = np.zeros(table.n_items)
+    total = float(np.clip(table.missing(sums, nothing), 1.0, None))
+    mean = min(total / table.n_items, grid.largest - 0.01)
+    prior = FittedPrior.start(laws, [mean])
+    wide = np.full(table.n_items, float(grid.largest) ** 2 * 100)
+    channel = Channel(grid, prior.law, nothing + mean, wide)
+    return Passed(channel, channel.summary()[0], n_rounds, False, False)
+
+
+def solve(
+    table: LinearTable, sums: Reals, grid: CountGrid, *, tuning: JointTuning
+) -> Passed | None:
+    """The only counts that have these sums, None if others have them too.
+
+    Only as many items as numbers and no more than a few thousand are tried.
+    """
+    if table.n_items > min(table.n_numbers, tuning.largest_system):
+        return None
+    system = table.columns.T.toarray()
+    counts, _, rank, _ = np.linalg.lstsq(system, sums, rcond=1e-9)
+    missed = float(np.abs(system @ counts - sums).max(initial=0.0))
+    if rank < table.n_items or missed > 0.01 + 1e-6 * float(np.abs(sums).max()):
+        return None
+    sure = np.full(len(counts), tuning.smallest_noise**2)
+    flat = np.diff(np.concatenate([[-1.0], grid.tops]))
+    whole: Reals = np.clip(np.round(counts), 0, grid.largest).astype(np.float64)
+    return Passed(Channel(grid, flat, whole, sure), whole, 0, True, True)
 
 
 def _pass(

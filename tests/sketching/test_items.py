@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
@@ -54,6 +54,7 @@ def written_out(rows):
     return table
 
 
+@settings(deadline=None, max_examples=50)
 @given(streams, st.sampled_from(OPEN + SIZED), st.sampled_from(POOLINGS), st.data())
 def test_order_batches_and_parts_of_a_stream_change_nothing(ids, phi, pooling, data):
     whole = sl.sketch_items(ids, phi, pooling=pooling)
@@ -70,6 +71,7 @@ def test_order_batches_and_parts_of_a_stream_change_nothing(ids, phi, pooling, d
             assert whole - other == one
 
 
+@settings(deadline=None, max_examples=50)
 @given(baskets, st.sampled_from(SIZED), st.sampled_from(POOLINGS))
 def test_sets_sparse_and_dense_tables_have_one_sketch(rows, phi, pooling):
     table = written_out(rows)
@@ -82,6 +84,7 @@ def test_sets_sparse_and_dense_tables_have_one_sketch(rows, phi, pooling):
     assert sl.sketch_items(pa.array(rows), phi, pooling=pooling) == written
 
 
+@settings(deadline=None, max_examples=50)
 @given(baskets, st.sampled_from(OPEN[:3] + SIZED))
 def test_a_listed_vocabulary_gives_keys_to_open_maps_and_positions_to_others(rows, phi):
     names = [f"item {i}" for i in range(N_ITEMS)]
@@ -95,6 +98,7 @@ def test_a_listed_vocabulary_gives_keys_to_open_maps_and_positions_to_others(row
         assert from_names == sl.sketch_items(named, phi)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(max_size=3), min_size=1))
 def test_all_forms_of_a_stream_have_one_sketch(ids):
     phi = sl.CountSketchFeatures(width=9, depth=3)
@@ -108,6 +112,7 @@ def test_all_forms_of_a_stream_have_one_sketch(ids):
     assert sl.sketch_items(pl.DataFrame(frame).lazy(), phi, column="id") == whole
 
 
+@settings(deadline=None, max_examples=50)
 @given(streams, streams)
 def test_a_bloom_filter_pooled_by_max_is_the_or_of_its_parts(one, other):
     phi = sl.BloomFeatures(width=16, depth=3)

@@ -37,6 +37,9 @@ __all__ = [
 BLOCK_IDS = 2**18
 """Ids that are converted and hashed together."""
 
+_BLOCK_OBJECTS = 2**15
+"""Python objects converted together: looked at twice, they stay in the cache."""
+
 LEAST_REFUSED_COUNT = 2**32
 """Counts of an item in a row are below it, so that totals of a block are exact."""
 
@@ -114,9 +117,10 @@ def blocks_of_ids(
     data: Sequence[Any] | NDArray[Any], place: Place
 ) -> Iterator[ItemBlock]:
     """A list, tuple or array of ids: rows of one item each."""
-    for first in range(0, len(data), BLOCK_IDS):
+    size = BLOCK_IDS if isinstance(data, np.ndarray) else _BLOCK_OBJECTS
+    for first in range(0, len(data), size):
         here = replace(place, row=place.row + first)
-        ids = ids_of(data[first : first + BLOCK_IDS], here)
+        ids = ids_of(data[first : first + size], here)
         yield ItemBlock(ids, len(ids), here)
 
 

@@ -14,8 +14,8 @@ from sketchlearn.errors import FeatureMapMismatch
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.items import OPEN_VOCABULARY, AbstractItemMap
 from sketchlearn.rows.batches import require_width
-from sketchlearn.rows.item_blocks import ItemBlock
-from sketchlearn.rows.items import ItemRows
+from sketchlearn.rows.item_blocks import BLOCK_IDS, ItemBlock
+from sketchlearn.rows.items import ItemRows, Keys
 from sketchlearn.rows.kinds import OpenedRows
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary
@@ -162,6 +162,7 @@ class _Worker:
         self._pooling, self._map, self._listed = pooling, item_map, listed
         self._tally = StreamTally() if pooling.is_linear else None
         self._total: Int128Array | None = None
+        self._waiting: list[Keys] = []
 
     def __call__(self, part: _Part) -> int:
         """Add a block of rows; how many they are."""
@@ -169,9 +170,20 @@ class _Worker:
         if self._listed is not None:
             positions = self._listed.find(rows.keys).view(np.uint64)
             rows = ItemRows(positions, rows.n_rows, rows.starts, rows.values)
-        if self._tally is None or not self._tally.add(rows):
+        if self._tally is None or not rows.is_stream or rows.values is not None:
             self._add(rows, part.first_row)
+        elif not self._tally.add(rows):
+            self._waiting.append(rows.keys)
+            if sum(map(len, self._waiting)) >= BLOCK_IDS:
+                self._add_waiting()
         return part.block.n_rows
+
+    def _add_waiting(self) -> None:
+        """Add the small blocks of a stream together: a total takes its time."""
+        if self._waiting:
+            keys = np.concatenate(self._waiting)
+            self._add(ItemRows(keys, len(keys)), 0)
+            self._waiting = []
 
     def _add(self, rows: ItemRows, first_row: int) -> None:
         if not rows.n_rows:
@@ -183,6 +195,7 @@ class _Worker:
 
     def rest(self) -> Int128Array | None:
         """The total of all blocks; None of none."""
+        self._add_waiting()
         if self._tally is not None:
             self._add(self._tally.take(), 0)
         return self._total

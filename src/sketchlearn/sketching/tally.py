@@ -39,7 +39,7 @@ class StreamTally:
 
     def __init__(self) -> None:
         self._counts = np.zeros(0, np.int64)
-        self._is_used, self._seen = True, 0
+        self._is_used, self._seen, self._next_look = True, 0, _TOLD_BY
 
     def add(self, rows: ItemRows) -> bool:
         """Count some rows, if all of them hold one item of a small key."""
@@ -54,7 +54,8 @@ class StreamTally:
         times = 1 if rows.values is None else rows.values
         np.add.at(self._counts, rows.keys.view(np.int64), times)
         self._seen += rows.n_rows
-        if self._seen >= _TOLD_BY:
+        if self._seen >= self._next_look:
+            self._next_look = 2 * self._seen
             self._is_used = 2 * int(np.count_nonzero(self._counts)) < self._seen
         return True
 

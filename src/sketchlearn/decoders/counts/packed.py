@@ -27,7 +27,6 @@ from sketchlearn.errors import (
     RowRangeError,
     RowsError,
 )
-from sketchlearn.features.table import TableFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -98,8 +97,7 @@ def decode_packed(
             "principal_table (or Count-Sketch) and decode with decode_linear."
         )
     phi = sketch.feature_map
-    table = phi.table if isinstance(phi, TableFeatures) else None
-    if table is None or not np.array_equal(table, packed.table):
+    if not np.array_equal(phi.weights().get("table", ()), packed.table):
         raise FeatureMapMismatch(
             f"the sketch ({sketch.size} numbers of {phi.n_features} items) was not "
             f"made with the table of this plan ({packed.sketch_size} of "

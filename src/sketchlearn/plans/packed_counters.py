@@ -88,6 +88,15 @@ def pack_counters(
     PackedCounters
         Its ``table`` is the map: ``TableFeatures(packed.table, origin="data")``.
 
+    Notes
+    -----
+    Counters shine where sets are small: a count of 20 rows fits into few bits. From
+    ``max_rows`` near the number of training rows on, a prediction misses by what was
+    not learned rather than by chance; then :func:`decode_linear` is about as good.
+    Items that training rows never hold come last, with a base of 2 where there is
+    room; those without a counter are predicted to be absent, with the variance of
+    something never seen.
+
     Examples
     --------
     >>> rows = np.random.default_rng(0).random((100, 50)) < 0.3

@@ -298,7 +298,7 @@ def test_tuned_tables_come_from_the_search_and_tables_show_all_methods():
     assert "m = 20, N = 20, beta = 1" in shown
     assert all(COUNT_METHODS[name] in shown for name in methods)
     weighed = bytes_table(FREQUENCIES, found)
-    assert "5 bits for each of the 1000 items is exact, and has 625 bytes" in weighed
+    assert "5 bit(s) for each of the 1000 items is exact, and has 625 bytes" in weighed
 
 
 def test_datasets_are_split_in_halves_and_marked(folder):
@@ -382,7 +382,7 @@ def test_a_quick_plan_writes_tables_and_figures(task, folder):
     assert "printed: SQ (f)" in first.stdout
     assert "simulated" in first.stdout
     assert sorted(path.name for path in output.glob("*.png")) == [
-        "best-errors-100.png", "best-widths-100.png", "search-100.png", "zipf.png",
+        "best-tables-100.png", "search-100.png", "zipf.png",
     ]  # fmt: skip
     written = json.loads((output / "results.json").read_text())
     drawn = {point["method"] for point in written["zipf"]}

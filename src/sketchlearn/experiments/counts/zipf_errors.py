@@ -241,7 +241,7 @@ def bytes_table(task: CountTask, errors: ZipfErrors) -> str:
     bits = 1 if task.name == "membership" else bits
     title = (
         f"What a sketch weighs (alpha = {alpha:g}): bits that hold every number of the "
-        f"batch, 32 of a float.\nA counter of {bits} bits for each of the {N_ITEMS} "
+        f"batch, 32 of a float.\nA counter of {bits} bit(s) for each of the {N_ITEMS} "
         f"items is exact, and has {bits * N_ITEMS // 8} bytes."
     )
     return format_table(heads, rows, title=title)

@@ -181,6 +181,8 @@ def test_an_rfqnet_has_random_features_and_a_query_network(activation, tmp_path)
     sketch = sketch_rows(ITEMS, net.feature_map())
     expected = net.decoder_network(net.feature_map()(ITEMS).mean(axis=0))
     assert np.allclose(again.decoder().decode(sketch).params, expected)
+    with pytest.raises(FeatureMapError, match="leave value_bound out"):
+        net.feature_map(value_bound=2.0)
     other = random_activations(12, 6, activation=activation, seed=4)
     with pytest.raises(FeatureMapMismatch, match="same model"):
         net.decoder().decode(sketch_rows(ITEMS, other))

@@ -134,6 +134,10 @@ class SQNet:
             ``"data"`` if it was trained on rows that must stay private.
         """
         if self.spec.random:
+            if value_bound is not None:
+                raise FeatureMapError(
+                    "random features have bounds of their own: leave value_bound out."
+                )
             return random_activations(
                 self.spec.n_features,
                 self.spec.sketch_size,

@@ -75,11 +75,11 @@ class LocalItems(OpenedRows):
         """
         item_map, pool = require_item_map(feature_map), get_pooling(pooling)
         item_map.require_current()
-        listed = self._listed_for(item_map)
+        listed, known = self._listed_for(item_map), self._known_to(item_map)
         count = 0
         with RowThreads() as threads:
             workers = [_Worker(pool, item_map, listed) for _ in range(threads.count)]
-            parts = with_progress(_Numbered(self.batches))
+            parts = with_progress(_Numbered(self.batches, known))
             for n_rows in threads.map_parts(workers, parts):
                 count += n_rows
             rests = [worker.rest() for worker in workers]
@@ -101,7 +101,7 @@ class LocalItems(OpenedRows):
         if item_map.n_features == OPEN_VOCABULARY:
             return None
         if n_items is None:
-            return None  # the map itself refuses keys that are beyond it
+            return None
         if declared is None:
             require_width(n_items, item_map.n_features, self.source)
         elif n_items != item_map.n_features:
@@ -111,6 +111,12 @@ class LocalItems(OpenedRows):
             )
         return declared if declared is not None and declared.is_listed else None
 
+    def _known_to(self, item_map: AbstractItemMap) -> Vocabulary | None:
+        """The vocabulary outside of which items are refused."""
+        if self.batches.declared is None and item_map.n_features != OPEN_VOCABULARY:
+            return Vocabulary(item_map.n_features)
+        return self.batches.declared
+
 
 @final
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class _Part:
 
     block: ItemBlock
     first_row: int
-    declared: Vocabulary | None
+    known: Vocabulary | None
 
     def __len__(self) -> int:
         return self.block.n_rows
@@ -129,14 +135,14 @@ class _Part:
 class _Numbered:
     """Blocks of opened items, with what is needed to hash them anywhere."""
 
-    def __init__(self, batches: ItemBatches) -> None:
+    def __init__(self, batches: ItemBatches, known: Vocabulary | None) -> None:
         self.n_rows, self.progress = batches.n_rows, batches.progress
-        self._batches = batches
+        self._batches, self._known = batches, known
 
     def __iter__(self) -> Iterator[_Part]:
         row = 0
         for block in self._batches.blocks():
-            yield _Part(block, row, self._batches.declared)
+            yield _Part(block, row, self._known)
             row += block.n_rows
 
 
@@ -159,7 +165,7 @@ class _Worker:
 
     def __call__(self, part: _Part) -> int:
         """Add a block of rows; how many they are."""
-        rows = part.block.items(part.declared)
+        rows = part.block.items(part.known)
         if self._listed is not None:
             positions = self._listed.find(rows.keys).view(np.uint64)
             rows = ItemRows(positions, rows.n_rows, rows.starts, rows.values)

@@ -14,6 +14,7 @@ all items gives its weight; a mixture of shapes may then explain it better.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -33,6 +34,10 @@ _TOP_LOGIT = 7.0
 
 _LOGIT_STEP = 0.08
 """Distance of the log-odds at which the binomial law is written out."""
+
+_PLACE_STEP = 0.1
+"""Distance of the places of a law, in log-odds: between them it is mixed of both, which
+must not make it wider than a binomial law of a hundred rows is."""
 
 _SMALLEST_SHARE = 1e-12
 """No count is impossible, and no law is ever given up."""
@@ -104,6 +109,10 @@ class CountLaws:
         laws: Reals = (1 - part) * left_law + part * right_law
         return laws + _SMALLEST_SHARE
 
+    def at_means(self, means: Sequence[float]) -> Reals:
+        """All shapes where they have each of the means, shape (len(means) K, B)."""
+        return np.concatenate([self.at_mean(mean) for mean in means])
+
 
 @dataclass(frozen=True, eq=False)
 class FittedPrior:
@@ -121,15 +130,16 @@ class FittedPrior:
     law: Reals
 
     @classmethod
-    def start(cls, laws: CountLaws, mean: float) -> FittedPrior:
-        """All shapes alike."""
-        shares = np.full(laws.n_shapes, 1 / laws.n_shapes)
-        return cls(shares, shares @ laws.at_mean(mean))
+    def start(cls, laws: CountLaws, means: Sequence[float]) -> FittedPrior:
+        """All shapes at all means alike."""
+        masses = laws.at_means(means)
+        shares = np.full(len(masses), 1 / len(masses))
+        return cls(shares, shares @ masses)
 
     def refit(
         self,
         laws: CountLaws,
-        mean: float,
+        means: Sequence[float],
         likelihood: Reals,
         items: Reals | None = None,
     ) -> FittedPrior:
@@ -146,14 +156,14 @@ class FittedPrior:
         ----------
         laws : CountLaws
             The dictionary.
-        mean : float
-            Mean count.
+        means : sequence of floats
+            What the mean count may be; always as many.
         likelihood : array of shape (n, B)
             Likelihood of each bin for each of n items, or kinds of items.
         items : array of shape (n,), optional
             How many items each row of the likelihood stands for.
         """
-        masses = laws.at_mean(mean)
+        masses = laws.at_means(means)
         items = np.ones(len(likelihood)) if items is None else items
         evidence = likelihood @ masses.T + 1e-300
         alone = items @ np.log(evidence)
@@ -170,7 +180,7 @@ def _build(largest: int, n_items: int, tuning: PriorTuning) -> CountLaws:
     grid = CountGrid.up_to(largest)
     lowest = float(-np.log(largest) - tuning.rarest)
     places = np.arange(lowest, _TOP_LOGIT + _LOGIT_STEP, _LOGIT_STEP)
-    middles = np.arange(lowest, _TOP_LOGIT, 0.25)
+    middles = np.arange(lowest, _TOP_LOGIT, _PLACE_STEP)
     odds = [
         *(_zipf_laws(places, len(middles), n_items, a) for a in tuning.exponents),
         _narrow_laws(places, middles),

@@ -196,12 +196,14 @@ def test_networks_are_known_by_what_their_files_say(tmp_path):
     best = save_network(tmp_path, "b", score=0.2)
     save_network(tmp_path, "c", feature={"kind": "ternary"})
     save_network(tmp_path, "d", feature={"windows": 10}, question="membership")
+    save_network(tmp_path, "g", feature={"windows": 10, "kind": "ternary"})
     save_network(tmp_path, "e", random={"activation": "gelu", "variance": 0.1})
     deep = {"kind": "resnet", "depth": 1, "width": 8}
     save_network(tmp_path, "f", feature=deep, pooling="max")
     networks = find_networks(tmp_path)
     assert sorted(one.family for one in networks.found if one.seconds == 3.0) == [
         "rfq", "sq-linear", "sq-linear", "sq-nonlinear", "sq-parallel", "sq-ternary",
+        "sq-ternary-parallel",
     ]  # fmt: skip
     linear = networks.best("frequency", 10, family="sq-linear")
     assert linear.score == 0.2

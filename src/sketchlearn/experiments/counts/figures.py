@@ -56,6 +56,7 @@ _LOOKS = {
     "sq-ternary": ("D--", "C6"),
     "sq-binary": ("D:", "C6"),
     "sq-parallel": ("X-", "C8"),
+    "sq-ternary-parallel": ("X:", "C8"),
     "rfq": ("X--", "C9"),
     "bloom-bits": ("^-", "C1"),
     "joint": ("o-", "C3"),

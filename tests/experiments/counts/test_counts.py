@@ -237,8 +237,10 @@ def test_networks_are_compared_by_pooling_and_by_activation(tmp_path):
         save_network(tmp_path, activation, random=random)
     networks = find_networks(tmp_path)
     compared = partial(evaluate_networks, FREQUENCIES, networks, n_sets=2)
-    assert list(compared("pooling", size=10, laws=[LAW])) == ["max", "min"]
-    assert list(compared("activation", size=10, laws=[LAW])) == ["gelu", "relu"]
+    poolings = list(compared("pooling", size=10, laws=[LAW]))
+    assert poolings == ["max (3 s)", "min (3 s)"]
+    activations = list(compared("activation", size=10, laws=[LAW]))
+    assert activations == ["gelu (3 s)", "relu (3 s)"]
 
 
 def test_a_network_is_fine_tuned_to_a_dataset(tmp_path):

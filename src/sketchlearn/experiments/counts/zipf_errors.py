@@ -179,7 +179,8 @@ def evaluate_networks(
 ) -> dict[str, dict[ZipfLaw, ZipfPoint]]:
     """Errors of the best network of each pooling, or of each activation.
 
-    Those of activations are RFQNets, those of poolings the others.
+    Those of activations are RFQNets, those of poolings the others. Names say how long
+    each was trained.
     """
     found: dict[str, dict[ZipfLaw, ZipfPoint]] = {}
     for kind in networks.kinds(task.name, size, attribute):
@@ -190,7 +191,7 @@ def evaluate_networks(
             continue
         answer = partial(network_answers, network=network, question=task.name)
         method = CountMethod(kind, answer)
-        found[kind] = {
+        found[f"{kind} ({network.seconds:.0f} s)"] = {
             law: measure_point(task, method, law, n_sets=n_sets) for law in laws
         }
     return found

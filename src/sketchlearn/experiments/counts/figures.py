@@ -12,7 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.experiments.counts.methods import COUNT_METHODS
-from sketchlearn.experiments.counts.search import TableSearch, ZipfLaw
+from sketchlearn.experiments.counts.search import (
+    SearchedTables,
+    TableSearch,
+    ZipfLaw,
+)
 from sketchlearn.experiments.counts.sets import N_ITEMS, CountTask
 from sketchlearn.experiments.counts.zipf_errors import (
     ZipfErrors,
@@ -52,6 +56,7 @@ _LOOKS = {
     "sq-ternary": ("D--", "C6"),
     "sq-binary": ("D:", "C6"),
     "sq-parallel": ("X-", "C8"),
+    "sq-ternary-parallel": ("X:", "C8"),
     "rfq": ("X--", "C9"),
     "bloom-bits": ("^-", "C1"),
     "joint": ("o-", "C3"),
@@ -96,7 +101,7 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
                 label = COUNT_METHODS[name]
                 lines.append(Line(label, alphas, heights, style, colour))
             title = f"m = {size}, N = {n_rows}, β = {beta:g}"
-            y_label = f"{_ERROR}, {_FLOOR:g} if smaller"
+            y_label = f"MSE ({_FLOOR:g} if smaller)"
             panels.append(LinePanel(title, "α", y_label, lines, log_y=True))
     title = f"{task.name.capitalize()} in Zipf sets of {N_ITEMS} items"
     columns = 2 if len(panels) > 1 else 1
@@ -149,7 +154,7 @@ def draw_table_search(
                 Line(label, widths, means.tolist(), style, colour, deviations.tolist())
             )
         ticks = _ticks(widths)
-        title = f"α = {law.alpha:g}, β = {law.beta:g}"
+        title = f"α = {law.alpha:g}" + f", β = {law.beta:g}" * (law.alpha < 1)
         x_label = f"width w (depth = {size}/w)"
         panels.append(LinePanel(title, x_label, _ERROR, lines, True, ticks, log_y=True))
     n_runs = len(next(iter(next(iter(found.values())).values())).errors)
@@ -167,31 +172,35 @@ def draw_best_tables(
     betas: Sequence[float],
     n_rows: int,
     path: Path,
-    widths: bool,
 ) -> Path:
-    """Width of the best table against alpha, or its error, a line for each beta."""
+    """Width of the best table against alpha, then its error, a line for each beta."""
     panels = []
-    for name, by_size in search.items():
-        laws, lines = by_size[size], []
-        alphas = sorted({law.alpha for law in laws})
-        for number, beta in enumerate(sorted(betas)):
-            chosen = [laws[law] for law in zipf_laws(alphas, (beta,), n_rows)]
-            if widths:
-                means = [float(one.best_widths.mean()) for one in chosen]
-                spread = [float(one.best_widths.std()) for one in chosen]
-            else:
-                means = [max(one.best_error[0], _FLOOR) for one in chosen]
-                spread = [one.best_error[1] for one in chosen]
-            # Lines that agree from alpha = 1 on are moved apart a little.
-            places = [alpha + 0.02 * (number - 1) * widths for alpha in alphas]
-            label = f"β = {beta:g}"
-            lines.append(Line(label, places, means, "o-", f"C{number}", spread))
-        y_label = "best width w" if widths else _ERROR
-        label = COUNT_METHODS[name].removesuffix(", optimal")
-        panels.append(LinePanel(label, "α", y_label, lines, log_y=not widths))
-    what = "Width of the best table" if widths else "Error of the best table"
-    title = f"{what} of {size} numbers, sets of {n_rows} rows"
-    return draw_lines(panels, path, title=title, n_columns=len(panels))
+    for widths in (True, False):
+        for name, by_size in search.items():
+            laws, lines = by_size[size], []
+            alphas = sorted({law.alpha for law in laws})
+            for number, beta in enumerate(sorted(betas)):
+                chosen = [laws[law] for law in zipf_laws(alphas, (beta,), n_rows)]
+                means, spread = zip(
+                    *(_best(one, widths) for one in chosen), strict=True
+                )
+                # Lines that agree from alpha = 1 on are moved apart a little.
+                places = [alpha + 0.02 * (number - 1) * widths for alpha in alphas]
+                label, style = f"β = {beta:g}", f"{_MARKERS[number % 4]}-"
+                lines.append(Line(label, places, means, style, f"C{number}", spread))
+            y_label = "width w of the best table" if widths else _ERROR
+            label = COUNT_METHODS[name].removesuffix(", optimal")
+            panels.append(LinePanel(label, "α", y_label, lines, log_y=not widths))
+    title = f"The best tables of {size} numbers, sets of {n_rows} rows"
+    return draw_lines(panels, path, title=title, n_columns=max(2, len(search)))
+
+
+def _best(one: SearchedTables, widths: bool) -> tuple[float, float]:
+    """Mean and deviation over runs, of the best width or of its error."""
+    if widths:
+        return float(one.best_widths.mean()), float(one.best_widths.std())
+    error, deviation = one.best_error
+    return max(error, _FLOOR), deviation
 
 
 def _ticks(widths: Sequence[int]) -> list[tuple[float, str]]:

@@ -150,6 +150,9 @@ _RECIPES: Mapping[str, _Recipe] = {
     "sq-ternary": _Recipe("SQNet, ternary", _BOTH, family="sq-ternary"),
     "sq-binary": _Recipe("SQNet, binary", _BOTH, family="sq-binary"),
     "sq-parallel": _Recipe("SQNet, parallel windows", _BOTH, family="sq-parallel"),
+    "sq-ternary-parallel": _Recipe(
+        "SQNet, ternary windows", _BOTH, family="sq-ternary-parallel"
+    ),
     "rfq": _Recipe("RFQNet", _BOTH, family="rfq"),
     "sq-tuned": _Recipe("SQNet, linear (f)", _BOTH, family="sq-tuned", learns=True),
     "linear": _Recipe(

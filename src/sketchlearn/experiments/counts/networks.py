@@ -60,9 +60,11 @@ class TrainedNetwork:
         if spec.random:
             return "rfq"
         network = spec.feature_network
-        if network.windows > 1:
-            return "sq-parallel"
-        return f"sq-{network.kind}" if network.is_flat else "sq-nonlinear"
+        windows = "parallel" if network.windows > 1 else ""
+        if network.kind == "linear":
+            return f"sq-{windows or 'linear'}"
+        kind = network.kind if network.is_flat else "nonlinear"
+        return f"sq-{kind}-{windows}" if windows else f"sq-{kind}"
 
     @property
     def pooling(self) -> str:

@@ -183,16 +183,19 @@ def _draw(
         return drawn
     n_rows, beta = task.zipf_rows[0], task.betas[0]
     for size in plan.sizes:
-        searched = partial(
-            draw_table_search, results.search, size, beta=beta, n_rows=n_rows
+        path = folder / f"search-{size}.png"
+        drawn.append(
+            draw_table_search(results.search, size, beta=beta, n_rows=n_rows, path=path)
         )
-        drawn.append(searched(path=folder / f"search-{size}.png"))
-        best = partial(
-            draw_best_tables, results.search, size,
-            betas=plan.searched_betas, n_rows=n_rows,
-        )  # fmt: skip
-        drawn.append(best(path=folder / f"best-widths-{size}.png", widths=True))
-        drawn.append(best(path=folder / f"best-errors-{size}.png", widths=False))
+        drawn.append(
+            draw_best_tables(
+                results.search,
+                size,
+                betas=plan.searched_betas,
+                n_rows=n_rows,
+                path=folder / f"best-tables-{size}.png",
+            )
+        )
     return drawn
 
 

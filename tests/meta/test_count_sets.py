@@ -13,7 +13,7 @@ from sketchlearn.meta.config import RunConfig, TrainConfig
 from sketchlearn.meta.count_networks import CountNetwork, paired_kind, with_network
 from sketchlearn.meta.count_sets import CountProblem, RowSets
 from sketchlearn.meta.fine_tuning import fine_tune
-from sketchlearn.meta.matched_start import start_matched
+from sketchlearn.meta.matched_start import MatchedTuning, start_matched
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.zipf_sets import CHECKED_ALPHAS, ZipfSets
@@ -150,6 +150,17 @@ def test_a_start_for_extremes_puts_each_item_into_few_numbers(pooling):
     sign = -1 if pooling == "min" else 1
     hit = hashed.T > 0
     assert (sign * change)[hit].min() > (sign * change)[~hit].max()
+
+
+def test_a_start_for_means_is_nearly_affine():
+    feature = {"kind": "resnet", "depth": 1, "width": 64}
+    decoder = {**DECODER, "width": 64}
+    spec = SQNetSpec(30, 25, feature=feature, decoder=decoder)
+    quiet = MatchedTuning(other_units=0.0, mixing=0.0)
+    phi = start_matched(SQNet.initial(spec, seed=1), quiet).feature_network
+    x, y = RNG(0).integers(0, 2, (2, 9, 30))
+    assert np.allclose(phi(x + y) + phi(0 * x), phi(x) + phi(y), atol=1e-6)
+    assert np.linalg.matrix_rank(phi(np.eye(30)) - phi(np.zeros(30))) == 25
 
 
 def test_fine_tuning_learns_the_rows_of_a_dataset_and_is_judged_on_others():

@@ -14,7 +14,8 @@ up to the norms in between (for the ReLU and the GELU, :math:`a(z) - a(-z) = z`)
 The minimum or maximum over rows of features that mix all items says little of any. A
 non-linear Sketch Network pooled in that way begins as a Bloom filter does: each item is
 in few of the numbers, and :math:`\mp\varphi_k` is large for rows with an item of k.
-What is learned from there on is not restricted.
+With other poolings it begins as an affine map, :math:`a(Wx) - a(-Wx) = Wx`. What is
+learned from there on is not restricted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ DEFAULT_START = MatchedTuning()
 def start_matched(net: SQNet, tuning: MatchedTuning = DEFAULT_START) -> SQNet:
     """A net whose Query Network has the weights of a matched filter.
 
-    A non-linear Sketch Network pooled by minimum or maximum begins as a Bloom filter.
+    A non-linear Sketch Network begins as a Bloom filter if it is pooled by minimum or
+    maximum, else as an affine map.
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ def start_matched(net: SQNet, tuning: MatchedTuning = DEFAULT_START) -> SQNet:
             f"{whole}."
         )
     tensors = {name: array.copy() for name, array in net.tensors.items()}
-    _hash_items(net.spec, tensors, tuning)
+    _start_features(net.spec, tensors, tuning)
     response = _responses(SQNet(net.spec, tensors), n_items, m)
     first, last = (f"{DECODER_PREFIX}layers.{name}" for name in ("first", "last"))
     tensors[f"{first}.weight"][: 2 * m] = np.concatenate([np.eye(m), -np.eye(m)])
@@ -101,23 +103,30 @@ def start_matched(net: SQNet, tuning: MatchedTuning = DEFAULT_START) -> SQNet:
     return SQNet(net.spec, tensors, net.model)
 
 
-def _hash_items(
+def _start_features(
     spec: SQNetSpec, tensors: dict[str, NDArray[np.float32]], tuning: MatchedTuning
 ) -> None:
-    """The first weights of a Sketch Network whose features are pooled by extremes."""
+    """First weights of a non-linear Sketch Network that is wide enough for them."""
     one = spec.feature_network.window
-    m = one.n_outputs
-    if spec.pooling not in ("min", "max") or one.is_flat or one.width < m:
+    m, by_extremes = one.n_outputs, spec.pooling in ("min", "max")
+    if spec.random or one.is_flat or one.width < (m if by_extremes else 2 * m):
         return
-    order = np.random.default_rng(0).random((m, one.n_inputs)).argsort(axis=0)
     first, last = (f"{FEATURE_PREFIX}layers.{name}" for name in ("first", "last"))
-    tensors[f"{first}.weight"][:m] = order < tuning.buckets
-    tensors[f"{first}.bias"][:m] = 0
+    weight, unit = tensors[f"{first}.weight"], np.eye(m)
     tensors[f"{last}.weight"] *= np.float32(tuning.mixing)
-    tensors[f"{last}.weight"][:, :m] = np.eye(m) * (-1 if spec.pooling == "min" else 1)
+    if by_extremes:
+        order = np.random.default_rng(0).random((m, one.n_inputs)).argsort(axis=0)
+        both, read = order < tuning.buckets, unit if spec.pooling == "max" else -unit
+    else:
+        both = np.concatenate([weight[:m], -weight[:m]])
+        read = np.hstack([unit, -unit])
+    weight[: len(both)] = both
+    tensors[f"{first}.bias"][: len(both)] = 0
+    tensors[f"{last}.weight"][:, : len(both)] = read
     for block in range(one.depth):
-        name = f"{FEATURE_PREFIX}layers.block{block}.body.outer.weight"
-        tensors[name] *= np.float32(tuning.other_units)
+        for part in ("weight", "bias"):
+            name = f"{FEATURE_PREFIX}layers.block{block}.body.outer.{part}"
+            tensors[name] *= np.float32(tuning.other_units)
 
 
 def _responses(net: SQNet, n_items: int, m: int) -> NDArray[np.float64]:

@@ -29,6 +29,9 @@ __all__ = ["JointTuning", "Passed", "pass_messages", "solve"]
 
 Reals = NDArray[np.float64]
 
+_NO_SQUARES = 1e-6
+"""Squares of counts that are as good as none: sums are whole numbers."""
+
 _FITTED_ITEMS = 2048
 """Items the prior is fitted to: as many more change no share noticeably."""
 
@@ -45,7 +48,7 @@ class JointTuning:
     n_rounds: int = 80
     """Most rounds."""
 
-    tolerance: float = 5e-3
+    tolerance: float = 0.02
     """Rounds end when estimates move by this part of their standard deviation."""
 
     smallest_noise: float = 0.05
@@ -55,7 +58,10 @@ class JointTuning:
     """Times rounds are begun with half the damping because they got nowhere."""
 
     lost: float = 4.0
-    """Rounds got nowhere that leave so many times more than there was."""
+    """Rounds end at once that leave so many times more than there was before them."""
+
+    no_worse: float = 1.2
+    """And are begun again if they leave so many times more in the end."""
 
     largest_system: int = 2000
     """Most items whose counts are solved for one by one, which takes their cube."""
@@ -119,9 +125,10 @@ def pass_messages(
     tuning : JointTuning
         Numbers set by hand.
     """
-    tries = [tuning.damping / 2**k for k in range(tuning.n_tries)]
-    for damping in tries:
-        careful = replace(tuning, damping=damping)
+    for slower in (2**k for k in range(tuning.n_tries)):
+        careful = replace(
+            tuning, damping=tuning.damping / slower, n_rounds=tuning.n_rounds * slower
+        )
         passed = _pass(table, sums, grid, laws, noise_variance, careful)
         if passed.explains:
             return passed
@@ -151,13 +158,15 @@ def solve(
     if table.n_items > min(table.n_numbers, tuning.largest_system):
         return None
     system = table.columns.T.toarray()
-    counts, _, rank, _ = np.linalg.lstsq(system, sums, rcond=1e-9)
+    solution = np.linalg.lstsq(system, sums, rcond=1e-9)
+    counts: Reals = np.asarray(solution[0], np.float64)
+    rank = int(solution[2])
     missed = float(np.abs(system @ counts - sums).max(initial=0.0))
     if rank < table.n_items or missed > 0.01 + 1e-6 * float(np.abs(sums).max()):
         return None
     sure = np.full(len(counts), tuning.smallest_noise**2)
     flat = np.diff(np.concatenate([[-1.0], grid.tops]))
-    whole: Reals = np.clip(np.round(counts), 0, grid.largest).astype(np.float64)
+    whole = np.minimum(np.maximum(np.round(counts), 0.0), float(grid.largest))
     return Passed(Channel(grid, flat, whole, sure), whole, 0, True, True)
 
 
@@ -173,12 +182,12 @@ def _pass(
     lengths = np.maximum(table.lengths, 1e-6)
     start = _largest_first(table, sums, lengths, tuning)
     state = _State(start, table.left_over(sums, start))
-    worst = tuning.lost * max(float(state.rest @ state.rest), 1e-300)
+    begun = max(float(state.rest @ state.rest), 1e-300)
     prior, before = None, start
     no_prior = np.ones(grid.n_bins)
     converged, n_rounds = False, 0
     while n_rounds < tuning.n_rounds and not converged:
-        if float(state.rest @ state.rest) > worst:
+        if float(state.rest @ state.rest) > tuning.lost * begun:
             break
         noise = max(float(state.rest @ state.rest) / table.freedom, noise_variance)
         variance = np.maximum(noise / lengths**2, tuning.smallest_noise**2)
@@ -194,7 +203,7 @@ def _pass(
         converged = still and n_rounds >= 2 * tuning.refit_every
         before, n_rounds = mean, n_rounds + 1
         state = _next(table, sums, state, mean, spread, lengths, noise, tuning)
-    explains = float(state.rest @ state.rest) <= worst
+    explains = float(state.rest @ state.rest) <= tuning.no_worse * begun + _NO_SQUARES
     return Passed(channel, mean, n_rounds, converged and explains, explains)
 
 
@@ -214,8 +223,11 @@ def _largest_first(
         noise = float(np.sqrt(rest @ rest / table.freedom)) / float(lengths.max())
         if top <= tuning.stands_out * noise:
             break
-        counts = np.where(gain > top / 2, counts + gain, counts)
-        rest = table.left_over(sums, counts)
+        taken = np.where(gain > top / 2, counts + gain, counts)
+        left = table.left_over(sums, taken)
+        if left @ left >= rest @ rest:  # one item's counts, taken for several
+            break
+        counts, rest = taken, left
     return counts
 
 

@@ -65,6 +65,21 @@ def test_lines_are_drawn_with_gaps_ticks_and_one_legend(tmp_path, figures):
     assert [text.get_text() for text in legend.get_texts()] == ["ours", "b"]
 
 
+def test_a_logarithmic_axis_has_whole_decades_and_error_bars_stay_above_zero(
+    tmp_path, figures
+):
+    line = Line("ours", [1, 2, 3], [0.2, 0.3, np.nan], spread=[0.5, 0.1, 0.1])
+    empty = Line("none", [1, 2, 3], [np.nan] * 3)
+    panels = [LinePanel("t", "x", "y", [one], log_y=True) for one in (line, empty)]
+    draw_lines(panels, tmp_path / "lines.png")
+    axis = figures[0].axes[0]
+    low, high = axis.get_ylim()
+    assert low < 0.1 < 1 < high
+    (bars,) = axis.collections
+    ends = np.array([segment for segment in bars.get_segments() if len(segment)])
+    assert np.nanmin(ends[..., 1]) > 0
+
+
 def test_points_are_coloured_by_group(tmp_path, figures):
     points = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
     panel = PointPanel("t", points, ["b", "a", "b"])

@@ -149,6 +149,7 @@ def draw_lines(
             axis.set_xscale("log")
         if panel.log_y:
             axis.set_yscale("log")
+            axis.set_ylim(*_decades(panel.lines))
         if panel.ticks:
             axis.set_xticks(*zip(*panel.ticks, strict=True))
             axis.minorticks_off()
@@ -177,6 +178,16 @@ def draw_points(
         axis.set_title(panel.title, fontsize="medium")
         axis.set(xticks=[], yticks=[])
     return _finish(figure, shown, path)
+
+
+def _decades(lines: Sequence[Line]) -> tuple[float, float]:
+    """Whole powers of ten around all values: at least two of them have a label."""
+    values = np.concatenate([np.asarray(line.y, np.float64) for line in lines])
+    drawn = values[np.isfinite(values) & (values > 0)]
+    if not drawn.size:
+        return 0.1, 1.0
+    low, high = np.floor(np.log10(drawn.min())), np.ceil(np.log10(drawn.max()))
+    return 0.7 * 10.0**low, 1.4 * 10.0 ** max(high, low + 1)
 
 
 def _draw_spread(axis: Any, line: Line, colour: str, log_y: bool) -> None:

@@ -170,7 +170,7 @@ def test_the_decoder_runs_once_and_when_it_is_asked(monkeypatch):
     read = type(sl.FrequencyEstimator(3).fit([0, 1])._reading).decode
     monkeypatch.setattr(
         "sketchlearn.decoders.counts.reading.CountReading.decode",
-        lambda self, keys: calls.append(1) or read(self, keys),
+        lambda *given: calls.append(1) or read(*given),
     )
     one = sl.FrequencyEstimator(300, sketch_size=50)
     for part in pairwise(range(0, 200, 10)):

@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import RowsError
@@ -40,6 +40,7 @@ def test_keys_of_texts_never_change():
     assert keys_of(list(GOLDEN_KEYS)).tolist() == list(GOLDEN_KEYS.values())
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.binary(max_size=200)))
 def test_keys_of_bytes_are_those_of_the_definition(texts):
     assert keys_of(texts).tolist() == [key_of(text) for text in texts]
@@ -54,6 +55,7 @@ def test_long_texts_among_short_ones_have_their_own_keys(size):
 texts_of_people = st.text(st.characters(codec="utf-8"), max_size=30)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(texts_of_people, min_size=1))
 def test_all_forms_of_texts_have_the_same_keys(texts):
     expected = [key_of(text.encode()) for text in texts]
@@ -69,6 +71,7 @@ def test_all_forms_of_texts_have_the_same_keys(texts):
         assert keys_of(form).tolist() == expected
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))))
 def test_arrays_of_numpy_have_the_keys_of_their_texts(texts):
     wide = np.array([*texts, "x"])
@@ -77,6 +80,7 @@ def test_arrays_of_numpy_have_the_keys_of_their_texts(texts):
     assert keys_of(narrow).tolist() == keys_of([*texts, "x"]).tolist()
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(-(2**63), 2**64 - 1)))
 def test_integers_are_their_own_keys(numbers):
     assert keys_of(numbers).tolist() == [number % 2**64 for number in numbers]

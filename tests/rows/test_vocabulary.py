@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn import Vocabulary, open_items
@@ -19,6 +19,7 @@ ids = st.one_of(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(ids, st.randoms())
 def test_every_item_has_its_position(items, random):
     vocabulary = Vocabulary(items)
@@ -73,6 +74,7 @@ def test_an_unknown_item_is_named_by_its_row_and_never_by_its_id():
     assert "secret" not in str(caught.value)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(st.text(max_size=2), max_size=8), min_size=1))
 def test_a_fitted_vocabulary_has_the_items_that_were_read(batches):
     read = [item for batch in batches for item in batch]

@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
@@ -29,7 +29,7 @@ OPEN = [
     sl.CountMinFeatures(width=5, depth=3),
     sl.CountSketchFeatures(width=8, depth=2, seed=4),
     sl.BloomFeatures(width=7, depth=2),
-    sl.CounterFeatures(keys=np.arange(N_ITEMS)),
+    sl.CounterFeatures.of_keys(np.arange(N_ITEMS)),
 ]
 TABLE = np.random.default_rng(0).integers(-1, 2, (N_ITEMS, 6))
 SIZED = [
@@ -54,6 +54,7 @@ def written_out(rows):
     return table
 
 
+@settings(deadline=None, max_examples=50)
 @given(streams, st.sampled_from(OPEN + SIZED), st.sampled_from(POOLINGS), st.data())
 def test_order_batches_and_parts_of_a_stream_change_nothing(ids, phi, pooling, data):
     whole = sl.sketch_items(ids, phi, pooling=pooling)
@@ -70,6 +71,7 @@ def test_order_batches_and_parts_of_a_stream_change_nothing(ids, phi, pooling, d
             assert whole - other == one
 
 
+@settings(deadline=None, max_examples=50)
 @given(baskets, st.sampled_from(SIZED), st.sampled_from(POOLINGS))
 def test_sets_sparse_and_dense_tables_have_one_sketch(rows, phi, pooling):
     table = written_out(rows)
@@ -82,6 +84,7 @@ def test_sets_sparse_and_dense_tables_have_one_sketch(rows, phi, pooling):
     assert sl.sketch_items(pa.array(rows), phi, pooling=pooling) == written
 
 
+@settings(deadline=None, max_examples=50)
 @given(baskets, st.sampled_from(OPEN[:3] + SIZED))
 def test_a_listed_vocabulary_gives_keys_to_open_maps_and_positions_to_others(rows, phi):
     names = [f"item {i}" for i in range(N_ITEMS)]
@@ -95,6 +98,7 @@ def test_a_listed_vocabulary_gives_keys_to_open_maps_and_positions_to_others(row
         assert from_names == sl.sketch_items(named, phi)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(max_size=3), min_size=1))
 def test_all_forms_of_a_stream_have_one_sketch(ids):
     phi = sl.CountSketchFeatures(width=9, depth=3)
@@ -108,6 +112,7 @@ def test_all_forms_of_a_stream_have_one_sketch(ids):
     assert sl.sketch_items(pl.DataFrame(frame).lazy(), phi, column="id") == whole
 
 
+@settings(deadline=None, max_examples=50)
 @given(streams, streams)
 def test_a_bloom_filter_pooled_by_max_is_the_or_of_its_parts(one, other):
     phi = sl.BloomFeatures(width=16, depth=3)
@@ -200,8 +205,8 @@ def test_maps_of_another_size_or_kind_are_refused():
         sl.sketch_items(["a"], SIZED[0], vocabulary=["a", "b"])
     with pytest.raises(RowsError, match="3 features, but 12"):
         sl.sketch_items(np.eye(3), SIZED[0])
-    with pytest.raises(RowRangeError, match="beyond the 12"):
-        sl.sketch_items([12], SIZED[0])
+    with pytest.raises(RowsError, match="row 1 .* not in the declared"):
+        sl.sketch_items([11, 12], SIZED[0])
     with pytest.raises(FeatureMapError, match="takes rows of numbers"):
         sl.sketch_items([1], sl.MomentFeatures(2))
     phi = sl.CountMinFeatures(width=5, depth=2, row_items=1)

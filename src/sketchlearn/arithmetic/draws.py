@@ -91,6 +91,13 @@ def hash_keys(keys: ArrayLike, seed: int) -> NDArray[np.uint64]:
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    """Mix an array in place: half of the time of large ones is writing to memory."""
+    part = z >> np.uint64(30)
+    z ^= part
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    np.right_shift(z, np.uint64(27), out=part)
+    z ^= part
+    z *= np.uint64(0x94D049BB133111EB)
+    np.right_shift(z, np.uint64(31), out=part)
+    z ^= part
+    return z

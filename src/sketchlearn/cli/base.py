@@ -13,7 +13,6 @@ import click
 
 import sketchlearn as sl
 from sketchlearn.errors import SketchlearnError
-from sketchlearn.features.items import OPEN_VOCABULARY
 
 __all__ = [
     "FORCE",
@@ -113,7 +112,8 @@ def summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
 
 
 def _width(n_features: int) -> Any:
-    return "any items" if n_features == OPEN_VOCABULARY else n_features
+    """Columns of a row, unless it may hold any of 2**64 items."""
+    return "any items" if n_features == 2**64 else n_features
 
 
 def show(fields: dict[str, Any], as_json: bool, *, err: bool = False) -> None:

@@ -47,7 +47,7 @@ __public__ = ["BloomFeatures", "CountMinFeatures", "CountSketchFeatures"]
 
 
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
-_TALLIED = 2**16
+_TALLIED = 2**15
 """Items hashed at once: what they need stays in the cache."""
 
 
@@ -127,9 +127,9 @@ class _AbstractHashFeatures(AbstractItemMap):
         return _sign_of(self._hashes)
 
     def _bucket_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        if self.width & (self.width - 1):
-            return (hashes % np.uint64(self.width)).view(np.int64)
-        return (hashes & np.uint64(self.width - 1)).view(np.int64)
+        width = np.uint64(self.width)
+        # NumPy divides by a number faster than it takes the remainder.
+        return (hashes - hashes // width * width).view(np.int64)
 
     def _places(self, keys: Keys) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Buckets of items, and their signs if they have any, table by table."""
@@ -162,8 +162,7 @@ class _AbstractHashFeatures(AbstractItemMap):
         sums = np.zeros((self.depth, self.width), np.int64)
         for part, times in items.pieces(_TALLIED):
             for table, (buckets, signs) in enumerate(self._places(part)):
-                weights = _product(times, signs)
-                np.add.at(sums[table], buckets, 1 if weights is None else weights)
+                np.add.at(sums[table], buckets, _product(times, signs))
         return sums.ravel()
 
     @cached_property
@@ -342,8 +341,8 @@ def _sign_of(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def _product(
     times: NDArray[np.int64] | None, signs: NDArray[np.int64] | None
-) -> NDArray[np.int64] | None:
-    """Weights of items, where they are not all one."""
-    if times is None or signs is None:
-        return signs if times is None else times
-    return times * signs
+) -> NDArray[np.int64] | int:
+    """Weights of items, or 1 if it is that of all."""
+    if times is None:
+        return 1 if signs is None else signs
+    return times if signs is None else times * signs

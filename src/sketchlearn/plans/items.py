@@ -34,7 +34,7 @@ _NOISE_STDS = 3.0
 _HARDLY_KNOWN = 0.9
 """Share of the variance of counts that may stay open without a word."""
 
-_TABLES: dict[str, Callable[..., AbstractItemMap]] = {
+_ITEM_TABLES: dict[str, Callable[..., AbstractItemMap]] = {
     "count-sketch": CountSketchFeatures,
     "count-min": CountMinFeatures,
     "bloom": BloomFeatures,
@@ -97,7 +97,7 @@ def plan_items(
         )
     if vocabulary is not None and not vocabulary.is_listed:
         options["n_features"] = len(vocabulary)
-    return _TABLES[kind](width=size // tables, depth=tables, seed=seed, **options)
+    return _ITEM_TABLES[kind](width=size // tables, depth=tables, seed=seed, **options)
 
 
 def plan_with_prior(

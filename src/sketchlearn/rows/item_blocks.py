@@ -34,10 +34,13 @@ __all__ = [
     "is_counts",
 ]
 
-BLOCK_IDS = 2**17
+BLOCK_IDS = 2**18
 """Ids that are converted and hashed together."""
 
-_MOST_TIMES = 2**32
+_BLOCK_OBJECTS = 2**15
+"""Python objects converted together: looked at twice, they stay in the cache."""
+
+LEAST_REFUSED_COUNT = 2**32
 """Counts of an item in a row are below it, so that totals of a block are exact."""
 
 
@@ -104,7 +107,7 @@ class ItemBlock:
         return keys, None
 
     def _require_known(self, keys: Keys, vocabulary: Vocabulary | None) -> None:
-        if vocabulary is None or not (vocabulary.find(keys) < 0).any():
+        if vocabulary is None or vocabulary.has_all(keys):
             return
         place = replace(self.place, starts=self.starts)
         refuse_unknown(place, int(np.argmax(vocabulary.find(self.ids.keys()) < 0)))
@@ -114,9 +117,10 @@ def blocks_of_ids(
     data: Sequence[Any] | NDArray[Any], place: Place
 ) -> Iterator[ItemBlock]:
     """A list, tuple or array of ids: rows of one item each."""
-    for first in range(0, len(data), BLOCK_IDS):
+    size = BLOCK_IDS if isinstance(data, np.ndarray) else _BLOCK_OBJECTS
+    for first in range(0, len(data), size):
         here = replace(place, row=place.row + first)
-        ids = ids_of(data[first : first + BLOCK_IDS], here)
+        ids = ids_of(data[first : first + size], here)
         yield ItemBlock(ids, len(ids), here)
 
 
@@ -241,7 +245,7 @@ def _are_counts(times: NDArray[Any]) -> NDArray[np.bool_]:
     if times.dtype.kind not in "iuf":
         return np.zeros(len(times), np.bool_)
     with np.errstate(invalid="ignore"):
-        good: NDArray[np.bool_] = (times >= 0) & (times < _MOST_TIMES)
+        good: NDArray[np.bool_] = (times >= 0) & (times < LEAST_REFUSED_COUNT)
         good &= times == np.floor(times)
     return good
 
@@ -252,7 +256,7 @@ def _refuse_count(place: Place, row: int, value: Any) -> NoReturn:
         what = "NaN where a count should be"
     elif value < 0:
         what = "a negative count"
-    elif value >= _MOST_TIMES:
+    elif value >= LEAST_REFUSED_COUNT:
         what = "a count of 2**32 or more"
     raise RowsError(
         f"row {row} of the input ({place.source}) holds {what}. Nothing was added. "

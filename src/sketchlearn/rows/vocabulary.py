@@ -120,6 +120,12 @@ class Vocabulary:
             refuse_unknown(place, int(np.argmax(found < 0)))
         return found
 
+    def has_all(self, keys: Keys) -> bool:
+        """Whether every key is that of an item."""
+        if not self.is_listed:
+            return not len(keys) or int(keys.max()) < len(self)
+        return bool((self.find(keys) >= 0).all())
+
     def find(self, keys: Keys) -> NDArray[np.int64]:
         """Position of each key, or -1."""
         if not self.is_listed:

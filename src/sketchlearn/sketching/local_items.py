@@ -14,8 +14,8 @@ from sketchlearn.errors import FeatureMapMismatch
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.items import OPEN_VOCABULARY, AbstractItemMap
 from sketchlearn.rows.batches import require_width
-from sketchlearn.rows.item_blocks import ItemBlock
-from sketchlearn.rows.items import ItemRows
+from sketchlearn.rows.item_blocks import BLOCK_IDS, ItemBlock
+from sketchlearn.rows.items import ItemRows, Keys
 from sketchlearn.rows.kinds import OpenedRows
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary
@@ -75,11 +75,11 @@ class LocalItems(OpenedRows):
         """
         item_map, pool = require_item_map(feature_map), get_pooling(pooling)
         item_map.require_current()
-        listed = self._listed_for(item_map)
+        listed, known = self._listed_for(item_map), self._known_to(item_map)
         count = 0
         with RowThreads() as threads:
             workers = [_Worker(pool, item_map, listed) for _ in range(threads.count)]
-            parts = with_progress(_Numbered(self.batches))
+            parts = with_progress(_Numbered(self.batches, known))
             for n_rows in threads.map_parts(workers, parts):
                 count += n_rows
             rests = [worker.rest() for worker in workers]
@@ -101,7 +101,7 @@ class LocalItems(OpenedRows):
         if item_map.n_features == OPEN_VOCABULARY:
             return None
         if n_items is None:
-            return None  # the map itself refuses keys that are beyond it
+            return None
         if declared is None:
             require_width(n_items, item_map.n_features, self.source)
         elif n_items != item_map.n_features:
@@ -111,6 +111,12 @@ class LocalItems(OpenedRows):
             )
         return declared if declared is not None and declared.is_listed else None
 
+    def _known_to(self, item_map: AbstractItemMap) -> Vocabulary | None:
+        """The vocabulary outside of which items are refused."""
+        if self.batches.declared is None and item_map.n_features != OPEN_VOCABULARY:
+            return Vocabulary(item_map.n_features)
+        return self.batches.declared
+
 
 @final
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class _Part:
 
     block: ItemBlock
     first_row: int
-    declared: Vocabulary | None
+    known: Vocabulary | None
 
     def __len__(self) -> int:
         return self.block.n_rows
@@ -129,14 +135,14 @@ class _Part:
 class _Numbered:
     """Blocks of opened items, with what is needed to hash them anywhere."""
 
-    def __init__(self, batches: ItemBatches) -> None:
+    def __init__(self, batches: ItemBatches, known: Vocabulary | None) -> None:
         self.n_rows, self.progress = batches.n_rows, batches.progress
-        self._batches = batches
+        self._batches, self._known = batches, known
 
     def __iter__(self) -> Iterator[_Part]:
         row = 0
         for block in self._batches.blocks():
-            yield _Part(block, row, self._batches.declared)
+            yield _Part(block, row, self._known)
             row += block.n_rows
 
 
@@ -156,16 +162,28 @@ class _Worker:
         self._pooling, self._map, self._listed = pooling, item_map, listed
         self._tally = StreamTally() if pooling.is_linear else None
         self._total: Int128Array | None = None
+        self._waiting: list[Keys] = []
 
     def __call__(self, part: _Part) -> int:
         """Add a block of rows; how many they are."""
-        rows = part.block.items(part.declared)
+        rows = part.block.items(part.known)
         if self._listed is not None:
             positions = self._listed.find(rows.keys).view(np.uint64)
             rows = ItemRows(positions, rows.n_rows, rows.starts, rows.values)
-        if self._tally is None or not self._tally.add(rows):
+        if self._tally is None or not rows.is_stream or rows.values is not None:
             self._add(rows, part.first_row)
+        elif not self._tally.add(rows):
+            self._waiting.append(rows.keys)
+            if sum(map(len, self._waiting)) >= BLOCK_IDS:
+                self._add_waiting()
         return part.block.n_rows
+
+    def _add_waiting(self) -> None:
+        """Add the small blocks of a stream together: a total takes its time."""
+        if self._waiting:
+            keys = np.concatenate(self._waiting)
+            self._add(ItemRows(keys, len(keys)), 0)
+            self._waiting = []
 
     def _add(self, rows: ItemRows, first_row: int) -> None:
         if not rows.n_rows:
@@ -177,6 +195,7 @@ class _Worker:
 
     def rest(self) -> Int128Array | None:
         """The total of all blocks; None of none."""
+        self._add_waiting()
         if self._tally is not None:
             self._add(self._tally.take(), 0)
         return self._total

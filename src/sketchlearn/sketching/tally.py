@@ -18,6 +18,9 @@ __all__ = ["StreamTally"]
 TALLY_KEYS = 2**20
 """Keys below it are counted, in 8 MiB: those of a vocabulary of a million items."""
 
+_TOLD_BY = 2**16
+"""So many keys tell whether items come again, so that counting them pays."""
+
 
 @final
 class StreamTally:
@@ -36,10 +39,11 @@ class StreamTally:
 
     def __init__(self) -> None:
         self._counts = np.zeros(0, np.int64)
+        self._is_used, self._seen, self._next_look = True, 0, _TOLD_BY
 
     def add(self, rows: ItemRows) -> bool:
         """Count some rows, if all of them hold one item of a small key."""
-        if not rows.is_stream or not len(rows.keys):
+        if not self._is_used or not rows.is_stream or not len(rows.keys):
             return False
         largest = int(rows.keys.max())
         if largest >= TALLY_KEYS:
@@ -49,6 +53,10 @@ class StreamTally:
             self._counts = np.pad(self._counts, (0, size - len(self._counts)))
         times = 1 if rows.values is None else rows.values
         np.add.at(self._counts, rows.keys.view(np.int64), times)
+        self._seen += rows.n_rows
+        if self._seen >= self._next_look:
+            self._next_look = 2 * self._seen
+            self._is_used = 2 * int(np.count_nonzero(self._counts)) < self._seen
         return True
 
     def take(self) -> ItemRows:

@@ -202,6 +202,18 @@ def test_released_sketches_are_refused(tmp_path):
 def test_sketches_of_another_plan_are_refused():
     with pytest.raises(FeatureMapMismatch, match="11 numbers of 60 items"):
         decode_packed(WRAPPED, sketch(binary_rows(5), SAFE))
+    other = pack_counters(binary_rows(2000, 3), sketch_size=9, max_rows=MAX_ROWS)
+    with pytest.raises(FeatureMapMismatch, match="made with the table of this plan"):
+        decode_packed(WRAPPED, sketch(binary_rows(5), other))
+
+
+def test_sets_of_one_kind_of_rows_are_read_too():
+    # Rows near one row are unlike the average; the first items tell.
+    rows = binary_rows(2000, 11)
+    near = np.argsort((rows != rows[0]).sum(axis=1))[:MAX_ROWS]
+    found = decode_packed(WRAPPED, sketch(rows[near], WRAPPED))
+    assert found.converged
+    assert np.array_equal(found.params.mean, rows[near].sum(axis=0))
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ class CountGrid:
         seen, scale = self._clipped(seen, variance)
         energy = (self.points - seen[:, None]) ** 2 / (2 * variance[:, None])
         if not len(self.edges):
-            return np.exp(energy.min(axis=1, keepdims=True) - energy)
+            near: Reals = np.exp(energy.min(axis=1, keepdims=True) - energy)
+            return near
         z = (self.edges - seen[:, None]) / scale[:, None]
         nearest = np.minimum(energy.min(axis=1), np.maximum(z[:, 0], 0.0) ** 2 / 2)
         unit = np.exp(nearest)[:, None]
@@ -175,7 +176,7 @@ class CountGrid:
         """Smallest count with at least ``level`` of the probability at or below it."""
         upto = np.cumsum(shares, axis=1)
         bin_ = np.minimum((upto < level * (1 - 1e-12)).sum(axis=1), self.n_bins - 1)
-        found = self.tops[bin_]
+        found: Reals = self.tops[bin_]
         n_points = len(self.points)
         inner = np.flatnonzero(bin_ >= n_points)
         if len(inner):
@@ -212,7 +213,8 @@ def _between(z: Reals) -> Reals:
 
 def _from_tails(low: Reals, high: Reals, one_side: NDArray[np.bool_]) -> Reals:
     """Probability between two points whose own tails have ``low`` and ``high``."""
-    return np.where(one_side, np.abs(high - low), 1 - low - high)
+    found: Reals = np.where(one_side, np.abs(high - low), 1 - low - high)
+    return found
 
 
 def _truncated(z: Reals) -> tuple[Reals, Reals]:
@@ -220,10 +222,10 @@ def _truncated(z: Reals) -> tuple[Reals, Reals]:
     low, high = z[:, :-1], z[:, 1:]
     density = np.exp(-0.5 * z * z) / _SQRT_2PI
     whole = np.maximum(_between(z), 1e-300)
-    mean = (density[:, :-1] - density[:, 1:]) / whole
+    mean = np.clip((density[:, :-1] - density[:, 1:]) / whole, low, high)
     product = z * density
     spread = 1 + (product[:, :-1] - product[:, 1:]) / whole - mean**2
-    return np.clip(mean, low, high), np.clip(spread, 0.0, 1.0)
+    return mean, np.clip(spread, 0.0, 1.0)
 
 
 def _point_between(low: Reals, high: Reals, part: Reals) -> Reals:
@@ -233,4 +235,5 @@ def _point_between(low: Reals, high: Reals, part: Reals) -> Reals:
     right = np.where(mirrored, ndtr(-high), ndtr(high))
     level = left + part * (right - left)
     at = ndtri(np.clip(level, 1e-300, 1.0))
-    return np.clip(np.where(mirrored, -at, at), low, high)
+    point: Reals = np.clip(np.where(mirrored, -at, at), low, high)
+    return point

@@ -42,10 +42,7 @@ class ItemPriorTuning:
     n_folds: int = 5
     """Rows are left out a fifth at a time: the other four are nearly all of them."""
 
-    shrinkages: tuple[float, ...] = (
-        *(0.003, 0.006, 0.01, 0.02, 0.03, 0.06),
-        *(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-    )
+    shrinkages: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
     """Shares of correlations that may be taken away; never none, so that the
     covariance has an inverse."""
 

@@ -18,7 +18,11 @@ from sketchlearn.decoders.base import Decoding
 from sketchlearn.decoders.counts.channel import Channel
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
-from sketchlearn.decoders.counts.message_passing import JointTuning, pass_messages
+from sketchlearn.decoders.counts.message_passing import (
+    JointTuning,
+    pass_messages,
+    solve,
+)
 from sketchlearn.decoders.counts.prior import CountLaws
 
 __all__ = ["CountPosterior", "best_depth", "decode_counts"]
@@ -138,14 +142,16 @@ def decode_counts(
     known = None if total is None else total * count
     table = LinearTable.build(columns, sums, known)
     grid = CountGrid.up_to(max(int(count if largest is None else largest), 1))
-    passed = pass_messages(
-        table,
-        sums,
-        grid,
-        CountLaws.build(grid, table.n_items, tuning.prior),
-        noise_variance=noise_variance * float(count) ** 2,
-        tuning=tuning,
-    )
+    passed = solve(table, sums, grid, tuning=tuning) if noise_variance == 0 else None
+    if passed is None:
+        passed = pass_messages(
+            table,
+            sums,
+            grid,
+            CountLaws.build(grid, table.n_items, tuning.prior),
+            noise_variance=noise_variance * float(count) ** 2,
+            tuning=tuning,
+        )
     mean, variance, presence = passed.channel.summary()
     posterior = CountPosterior(mean, variance, presence, passed.channel)
     size = float(np.linalg.norm(sums))

@@ -81,7 +81,8 @@ class LinearTable:
         """Length of each column without the common part."""
         inner = self.columns @ self.common
         left = self._squares - 2 * inner + self.common @ self.common
-        return np.sqrt(np.maximum(left, 0.0))
+        lengths: Reals = np.sqrt(np.maximum(left, 0.0))
+        return lengths
 
     @cached_property
     def freedom(self) -> float:
@@ -98,7 +99,8 @@ class LinearTable:
         if not self.common.any():
             return rest
         if self.total is not None:
-            return rest - self.common * (self.total - counts.sum())
+            rest -= self.common * (self.total - counts.sum())
+            return rest
         part = self.common @ rest / (self.common @ self.common)
         return rest - self.common * part
 

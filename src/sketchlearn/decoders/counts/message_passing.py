@@ -25,7 +25,7 @@ from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
 from sketchlearn.decoders.counts.prior import CountLaws, FittedPrior, PriorTuning
 
-__all__ = ["JointTuning", "Passed", "pass_messages"]
+__all__ = ["JointTuning", "Passed", "pass_messages", "solve"]
 
 Reals = NDArray[np.float64]
 
@@ -45,11 +45,26 @@ class JointTuning:
     n_rounds: int = 80
     """Most rounds."""
 
-    tolerance: float = 1e-3
+    tolerance: float = 5e-3
     """Rounds end when estimates move by this part of their standard deviation."""
 
     smallest_noise: float = 0.05
     """Standard deviation of r, in counts, that is as good as none."""
+
+    n_tries: int = 3
+    """Times rounds are begun with half the damping because they got nowhere."""
+
+    lost: float = 4.0
+    """Rounds got nowhere that leave so many times more than there was."""
+
+    largest_system: int = 2000
+    """Most items whose counts are solved for one by one, which takes their cube."""
+
+    n_largest: int = 40
+    """Most steps that take out items which stand out."""
+
+    stands_out: float = 6.0
+    """Standard deviations by which an item stands out: rarer than one of 1e8."""
 
     refit_every: int = 3
     """Rounds from one fit of the prior to the next."""
@@ -67,6 +82,7 @@ class Passed:
     mean: Reals
     n_rounds: int
     converged: bool
+    explains: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,40 +119,124 @@ def pass_messages(
     tuning : JointTuning
         Numbers set by hand.
     """
+    tries = [tuning.damping / 2**k for k in range(tuning.n_tries)]
+    for damping in tries:
+        careful = replace(tuning, damping=damping)
+        passed = _pass(table, sums, grid, laws, noise_variance, careful)
+        if passed.explains:
+            return passed
+    return _unseen(table, sums, grid, laws, passed.n_rounds)
+
+
+def _unseen(
+    table: LinearTable, sums: Reals, grid: CountGrid, laws: CountLaws, n_rounds: int
+) -> Passed:
+    """What is known where nothing explains the numbers: the mean count, if that."""
+    nothing = np.zeros(table.n_items)
+    total = float(np.clip(table.missing(sums, nothing), 1.0, None))
+    mean = min(total / table.n_items, grid.largest - 0.01)
+    prior = FittedPrior.start(laws, [mean])
+    wide = np.full(table.n_items, float(grid.largest) ** 2 * 100)
+    channel = Channel(grid, prior.law, nothing + mean, wide)
+    return Passed(channel, channel.summary()[0], n_rounds, False, False)
+
+
+def solve(
+    table: LinearTable, sums: Reals, grid: CountGrid, *, tuning: JointTuning
+) -> Passed | None:
+    """The only counts that have these sums, None if others have them too.
+
+    Only as many items as numbers and no more than a few thousand are tried.
+    """
+    if table.n_items > min(table.n_numbers, tuning.largest_system):
+        return None
+    system = table.columns.T.toarray()
+    counts, _, rank, _ = np.linalg.lstsq(system, sums, rcond=1e-9)
+    missed = float(np.abs(system @ counts - sums).max(initial=0.0))
+    if rank < table.n_items or missed > 0.01 + 1e-6 * float(np.abs(sums).max()):
+        return None
+    sure = np.full(len(counts), tuning.smallest_noise**2)
+    flat = np.diff(np.concatenate([[-1.0], grid.tops]))
+    whole: Reals = np.clip(np.round(counts), 0, grid.largest).astype(np.float64)
+    return Passed(Channel(grid, flat, whole, sure), whole, 0, True, True)
+
+
+def _pass(
+    table: LinearTable,
+    sums: Reals,
+    grid: CountGrid,
+    laws: CountLaws,
+    noise_variance: float,
+    tuning: JointTuning,
+) -> Passed:
+    """Rounds with one damping, until they stand still or get nowhere."""
     lengths = np.maximum(table.lengths, 1e-6)
-    start = np.zeros(table.n_items)
+    start = _largest_first(table, sums, lengths, tuning)
     state = _State(start, table.left_over(sums, start))
-    prior, before = FittedPrior.start(laws, _mean(start, grid)), start
+    worst = tuning.lost * max(float(state.rest @ state.rest), 1e-300)
+    prior, before = None, start
+    no_prior = np.ones(grid.n_bins)
     converged, n_rounds = False, 0
     while n_rounds < tuning.n_rounds and not converged:
+        if float(state.rest @ state.rest) > worst:
+            break
         noise = max(float(state.rest @ state.rest) / table.freedom, noise_variance)
         variance = np.maximum(noise / lengths**2, tuning.smallest_noise**2)
         seen = state.counts + table.pull_back(state.rest) / lengths**2
         seen += table.missing(sums, seen) / table.n_items
-        channel = Channel(grid, prior.law, seen, variance)
-        if n_rounds % tuning.refit_every == 0:
-            prior = _refit(prior, laws, channel)
-            channel = channel.with_prior(prior.law)
+        channel = Channel(grid, no_prior, seen, variance)
+        if prior is None or n_rounds % tuning.refit_every == 0:
+            prior = _refit(prior, laws, channel, exact=table.total is not None)
+        channel = channel.with_prior(prior.law)
         mean, spread, _ = channel.summary()
         moved = float(np.square(mean - before).mean())
-        converged = moved < tuning.tolerance**2 * (float(spread.mean()) + 1e-4)
+        still = moved < tuning.tolerance**2 * (float(spread.mean()) + 1e-4)
+        converged = still and n_rounds >= 2 * tuning.refit_every
         before, n_rounds = mean, n_rounds + 1
         state = _next(table, sums, state, mean, spread, lengths, noise, tuning)
-    return Passed(channel, mean, n_rounds, converged)
+    explains = float(state.rest @ state.rest) <= worst
+    return Passed(channel, mean, n_rounds, converged and explains, explains)
 
 
-def _mean(seen: Reals, grid: CountGrid) -> float:
-    """Mean count of what is seen, inside of what is possible."""
-    least = 0.5 / len(seen)
-    return float(np.clip(seen.mean(), min(least, 0.5), grid.largest - 0.01))
+def _largest_first(
+    table: LinearTable, sums: Reals, lengths: Reals, tuning: JointTuning
+) -> Reals:
+    """Items that stand out of everything else, the largest first.
+
+    An item with a large part of all counts is no normal noise to those it collides
+    with. Each step takes items of at least half the largest product with what is left.
+    """
+    counts = np.zeros(table.n_items)
+    rest = table.left_over(sums, counts)
+    for _ in range(tuning.n_largest):
+        gain = table.pull_back(rest) / lengths**2
+        top = float(gain.max(initial=0.0))
+        noise = float(np.sqrt(rest @ rest / table.freedom)) / float(lengths.max())
+        if top <= tuning.stands_out * noise:
+            break
+        counts = np.where(gain > top / 2, counts + gain, counts)
+        rest = table.left_over(sums, counts)
+    return counts
 
 
-def _refit(prior: FittedPrior, laws: CountLaws, channel: Channel) -> FittedPrior:
-    """The prior that explains what is seen of the items now."""
-    mean, items = _mean(channel.seen, channel.grid), None
-    if len(channel.seen) > _FITTED_ITEMS:
+def _refit(
+    prior: FittedPrior | None, laws: CountLaws, channel: Channel, *, exact: bool
+) -> FittedPrior:
+    """The prior that explains what is seen of the items now.
+
+    The mean count is that of what is seen: exactly if the sum of counts is known, and
+    else one of three within a standard deviation.
+    """
+    n_items, items = len(channel.seen), None
+    error = 0.0 if exact else float(np.sqrt(channel.variance.mean() / n_items))
+    middle = float(channel.seen.mean())
+    least, most = min(0.5 / n_items, 0.5), channel.grid.largest - 0.01
+    offsets = (0.0,) if exact else (-error, 0.0, error)
+    means = [min(max(middle + offset, least), most) for offset in offsets]
+    if n_items > _FITTED_ITEMS:
         channel, items = _representatives(channel)
-    return prior.refit(laws, mean, channel.likelihood, items)
+    prior = prior or FittedPrior.start(laws, means)
+    return prior.refit(laws, means, channel.likelihood, items)
 
 
 def _representatives(channel: Channel) -> tuple[Channel, Reals]:
@@ -165,6 +265,6 @@ def _next(
     part = tuning.damping
     counts = part * mean + (1 - part) * state.counts
     memory = float((spread * lengths**2).sum()) / max(noise, 1e-300) / table.freedom
-    rest = table.left_over(sums, counts) + memory * state.rest
+    rest = table.left_over(sums, counts) + min(memory, 2.0) * state.rest
     rest = part * rest + (1 - part) * state.rest
     return replace(state, counts=counts, rest=rest)

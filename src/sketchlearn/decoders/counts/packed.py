@@ -97,11 +97,11 @@ def decode_packed(
             "principal_table (or Count-Sketch) and decode with decode_linear."
         )
     phi = sketch.feature_map
-    if sketch.size != packed.sketch_size or phi.n_features != packed.prior.n_items:
+    if not np.array_equal(phi.weights().get("table", ()), packed.table):
         raise FeatureMapMismatch(
-            f"the sketch has {sketch.size} numbers of {phi.n_features} items, the plan "
-            f"{packed.sketch_size} of {packed.prior.n_items}. Sketch with "
-            "TableFeatures(packed.table)."
+            f"the sketch ({sketch.size} numbers of {phi.n_features} items) was not "
+            f"made with the table of this plan ({packed.sketch_size} of "
+            f"{packed.prior.n_items}). Sketch with TableFeatures(packed.table)."
         )
     totals = [value >> phi.frac_bits for value in sketch.total.to_ints()]
     return read_counters(packed, totals, sketch.count, tuning=tuning)

@@ -3,8 +3,10 @@ r"""What counts of items look like before anything is seen of a single one.
 Items are exchangeable: each has a frequency p drawn from one law, and a count that is
 binomial with p. A dictionary has laws of several shapes,
 
-* Zipf: :math:`p_j = \min(1, s\, j^{-\alpha})` with the item's rank j drawn at random,
-* bells in :math:`\log p/(1-p)` of several widths, with a share of items that never occur,
+* Zipf: :math:`p_j = \min(1, s\, j^{-\alpha})` with the item's rank j drawn at random
+  (those of the paper, of which the scale is known, are there as they are),
+* bells in :math:`\log p/(1-p)` of several widths, with a share of items that never
+  occur,
 * all items equally frequent,
 
 each at all places (s, or the middle of the bell). The mean count is known well, so each
@@ -14,6 +16,7 @@ all items gives its weight; a mixture of shapes may then explain it better.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -34,6 +37,10 @@ _TOP_LOGIT = 7.0
 _LOGIT_STEP = 0.08
 """Distance of the log-odds at which the binomial law is written out."""
 
+_PLACE_STEP = 0.1
+"""Distance of the places of a law, in log-odds: between them it is mixed of both, which
+must not make it wider than a binomial law of a hundred rows is."""
+
 _SMALLEST_SHARE = 1e-12
 """No count is impossible, and no law is ever given up."""
 
@@ -46,6 +53,9 @@ class PriorTuning:
     exponents: tuple[float, ...] = tuple(np.arange(1, 19) / 8)
     """Exponents of the Zipf laws."""
 
+    fillings: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.1)
+    """Values of the paper's beta for which its Zipf laws are there as they are."""
+
     widths: tuple[float, ...] = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
     """Widths of bells."""
 
@@ -54,6 +64,10 @@ class PriorTuning:
 
     rarest: float = 5.0
     """The rarest place expects exp(-rarest) of an item: no rarer one is seen."""
+
+    favour: float = 50.0
+    """Odds of each of them against a law whose mean is fitted: the mean of items in
+    signed tables is not well known, and a fitted one keeps its errors."""
 
     trust: float = 1000.0
     """Items that the weights of single shapes count for in a mixture of them."""
@@ -73,13 +87,19 @@ class CountLaws:
         Probability of each bin of a grid under K shapes at G places.
     means : array of shape (K, G)
         Mean count there, increasing from place to place.
+    fixed : array of shape (F, B)
+        Laws that have their place: the Zipf laws of the paper.
     trust : float
         Items that the weights of single shapes count for.
+    favour : float
+        Odds of a fixed law against another.
     """
 
     bank: Reals
     means: Reals
+    fixed: Reals
     trust: float
+    favour: float = 1.0
 
     @classmethod
     def build(
@@ -104,6 +124,10 @@ class CountLaws:
         laws: Reals = (1 - part) * left_law + part * right_law
         return laws + _SMALLEST_SHARE
 
+    def at_means(self, means: Sequence[float]) -> Reals:
+        """Fixed laws, and all shapes where they have each of the means."""
+        return np.concatenate([self.fixed, *(self.at_mean(mean) for mean in means)])
+
 
 @dataclass(frozen=True, eq=False)
 class FittedPrior:
@@ -121,15 +145,16 @@ class FittedPrior:
     law: Reals
 
     @classmethod
-    def start(cls, laws: CountLaws, mean: float) -> FittedPrior:
-        """All shapes alike."""
-        shares = np.full(laws.n_shapes, 1 / laws.n_shapes)
-        return cls(shares, shares @ laws.at_mean(mean))
+    def start(cls, laws: CountLaws, means: Sequence[float]) -> FittedPrior:
+        """All shapes at all means alike."""
+        masses = laws.at_means(means)
+        shares = np.full(len(masses), 1 / len(masses))
+        return cls(shares, shares @ masses)
 
     def refit(
         self,
         laws: CountLaws,
-        mean: float,
+        means: Sequence[float],
         likelihood: Reals,
         items: Reals | None = None,
     ) -> FittedPrior:
@@ -146,17 +171,18 @@ class FittedPrior:
         ----------
         laws : CountLaws
             The dictionary.
-        mean : float
-            Mean count.
+        means : sequence of floats
+            What the mean count may be; always as many.
         likelihood : array of shape (n, B)
             Likelihood of each bin for each of n items, or kinds of items.
         items : array of shape (n,), optional
             How many items each row of the likelihood stands for.
         """
-        masses = laws.at_mean(mean)
+        masses = laws.at_means(means)
         items = np.ones(len(likelihood)) if items is None else items
         evidence = likelihood @ masses.T + 1e-300
         alone = items @ np.log(evidence)
+        alone[: len(laws.fixed)] += np.log(laws.favour)
         alone = np.exp(alone - alone.max())
         parts = evidence * self.shares
         mixed = (items / parts.sum(axis=1)) @ parts
@@ -170,16 +196,18 @@ def _build(largest: int, n_items: int, tuning: PriorTuning) -> CountLaws:
     grid = CountGrid.up_to(largest)
     lowest = float(-np.log(largest) - tuning.rarest)
     places = np.arange(lowest, _TOP_LOGIT + _LOGIT_STEP, _LOGIT_STEP)
-    middles = np.arange(lowest, _TOP_LOGIT, 0.25)
+    middles = np.arange(lowest, _TOP_LOGIT, _PLACE_STEP)
     odds = [
         *(_zipf_laws(places, len(middles), n_items, a) for a in tuning.exponents),
         _narrow_laws(places, middles),
         *_bells(places, middles, tuning),
     ]
-    bank = np.array(odds) @ _binomial(grid, places)
+    binomial = _binomial(grid, places)
+    bank = np.array(odds) @ binomial
     bank /= bank.sum(axis=2, keepdims=True)
+    fixed = _paper_laws(places, n_items, tuning) @ binomial + _SMALLEST_SHARE
     means = np.maximum.accumulate(bank @ grid.middles, axis=1)
-    return CountLaws(bank, means, tuning.trust)
+    return CountLaws(bank, means, fixed, tuning.trust, tuning.favour)
 
 
 def _binomial(grid: CountGrid, places: Reals) -> Reals:
@@ -206,12 +234,28 @@ def _spread(places: Reals, p: Reals, weights: Reals) -> Reals:
 
 def _zipf_laws(places: Reals, n_laws: int, n_items: int, exponent: float) -> Reals:
     """Zipf laws from nearly empty to nearly full rows."""
-    ends = np.unique(np.round(np.geomspace(1, n_items + 1, 500)))
-    ranks, weights = np.sqrt(ends[:-1] * (ends[1:] - 1)), np.diff(ends)
+    ranks, weights = _ranks(n_items)
     fullest = exponent * np.log(n_items + 1.0) + 1.0
     tops = np.exp(np.linspace(places[0], fullest, n_laws))
     shape = ranks**-exponent
     return np.array([_spread(places, np.minimum(1, s * shape), weights) for s in tops])
+
+
+def _paper_laws(places: Reals, n_items: int, tuning: PriorTuning) -> Reals:
+    r"""Zipf laws with a first item of frequency :math:`\beta^{\max(1-\alpha, 0)}`."""
+    ranks, weights = _ranks(n_items)
+    laws = [
+        (exponent, beta ** max(1 - exponent, 0.0))
+        for exponent in tuning.exponents
+        for beta in (tuning.fillings if exponent < 1 else (1.0,))
+    ]
+    return np.array([_spread(places, top * ranks**-a, weights) for a, top in laws])
+
+
+def _ranks(n_items: int) -> tuple[Reals, Reals]:
+    """Ranks that stand for all, and how many each stands for."""
+    ends = np.unique(np.round(np.geomspace(1, n_items + 1, 500)))
+    return np.sqrt(ends[:-1] * (ends[1:] - 1)), np.diff(ends)
 
 
 def _narrow_laws(places: Reals, middles: Reals) -> Reals:

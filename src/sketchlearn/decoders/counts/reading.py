@@ -51,7 +51,7 @@ TableAnswer = Literal["min", "median", "mean"]
 _PHANTOMS, _PHANTOM_SEED = 4096, 12
 """Items that are looked up to see how far answers are off."""
 
-_MOST_TIMES = 1024
+_TIMES_IN_A_ROW = 1024
 """How often a row may hold an item, where the map does not say."""
 
 
@@ -115,7 +115,7 @@ class CountReading:
         if prior is not None:
             return decode_linear(prior, columns, mean, self.count, noise_variance=noise)
         held = self.item_map.row_items
-        largest = self.count * (_MOST_TIMES if held is None else held)
+        largest = self.count * (_TIMES_IN_A_ROW if held is None else held)
         return decode_counts(
             columns, mean, self.count, noise_variance=noise, largest=largest
         )

@@ -26,12 +26,10 @@ from sketchlearn.experiments.counts.sets import (
     CountTask,
 )
 from sketchlearn.meta.binary import KEPT_COLUMNS
+from sketchlearn.meta.config import TrainConfig
 from sketchlearn.report import Cell, format_table
 
-__all__ = ["SET_ROWS", "DatasetErrors", "dataset_tables", "evaluate_datasets"]
-
-SET_ROWS = (20, 100)
-"""Rows of a set: the paper does not say how many it has."""
+__all__ = ["DatasetErrors", "dataset_tables", "evaluate_datasets"]
 
 _TUNING_SETS = 50
 """Sets of training rows that tables are tuned on."""
@@ -77,10 +75,10 @@ def evaluate_datasets(
     *,
     networks: TrainedNetworks = NO_NETWORKS,
     size: int = 100,
-    set_rows: Sequence[int] = SET_ROWS,
+    set_rows: Sequence[int] = (),
     n_sets: int = BATCH_SETS,
     slow_sets: int = 10,
-    fine_tune: float = 0.0,
+    fine_tune: TrainConfig | None = None,
     printed: Mapping[str, Mapping[str, float]] | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> DatasetErrors:
@@ -100,20 +98,21 @@ def evaluate_datasets(
     size : int
         Numbers of a sketch.
     set_rows : sequence of int
-        Rows of a set.
+        Rows of a set; those of the task by default.
     n_sets, slow_sets : int
         Sets of each dataset, and how many of them slow methods decode.
-    fine_tune : float
-        Seconds to train the linear SQNet on with training rows; not at all if 0.
+    fine_tune : TrainConfig, optional
+        How to train the linear SQNet on with training rows; not at all by default.
     printed : mapping, optional
         The paper's errors.
     say : callable
         Receives lines of progress.
     """
     errors: dict[str, dict[int, dict[str, float]]] = {}
+    sizes = tuple(set_rows) or task.set_rows
     for data in sets:
         at_hand = _tuned(networks, task, data, size, fine_tune)
-        for n_rows in set_rows:
+        for n_rows in sizes:
             batch = data.draw(n_rows, n_sets, seed=0)
             for name in methods:
                 if why_missing(name, size, task.name, at_hand):
@@ -124,7 +123,7 @@ def evaluate_datasets(
                     table = search_batches([learned], name, size, task).best
                 method = count_method(name, table, task.name, at_hand)
                 some = batch.first(slow_sets if method.is_slow else None)
-                by_rows = errors.setdefault(name, {n: {} for n in set_rows})
+                by_rows = errors.setdefault(name, {n: {} for n in sizes})
                 by_rows[n_rows][data.name] = task.error(
                     some, method.answer(some, 0).values
                 )
@@ -144,13 +143,13 @@ def _tuned(
     task: CountTask,
     data: BinarySet,
     size: int,
-    seconds: float,
+    config: TrainConfig | None,
 ) -> TrainedNetworks:
     """All networks, and the linear one fine-tuned to a dataset."""
     linear = networks.best(task.name, size, family="sq-linear")
-    if linear is None or not seconds:
+    if linear is None or config is None:
         return networks
-    return networks.with_one(fine_tuned(linear, data, seconds=seconds))
+    return networks.with_one(fine_tuned(linear, data, config))
 
 
 def dataset_tables(task: CountTask, found: DatasetErrors) -> str:
@@ -178,7 +177,8 @@ def _notes(found: DatasetErrors, *, n_all: int) -> list[str]:
         f"{KEPT_COLUMNS}, those of narrower sets padded with zeros: on this scale, its "
         f"errors at d columns\nmay be up to {KEPT_COLUMNS}/d times as large. All "
         f"averages are over the {len(found.widths)} of {n_all} datasets at hand.\n"
-        "The paper does not say how many rows a set has."
+        "The paper does not say how many rows a set has. Optimal tables are those\n"
+        "that are best for sets of training rows."
     ]
     marked = [f"{name} ({mark})" for name, mark in found.marks.items()]
     if marked:

@@ -12,7 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.experiments.counts.methods import COUNT_METHODS
-from sketchlearn.experiments.counts.search import TableSearch, ZipfLaw
+from sketchlearn.experiments.counts.search import (
+    SearchedTables,
+    TableSearch,
+    ZipfLaw,
+)
 from sketchlearn.experiments.counts.sets import N_ITEMS, CountTask
 from sketchlearn.experiments.counts.zipf_errors import (
     ZipfErrors,
@@ -29,6 +33,11 @@ __all__ = [
 ]
 
 _ERROR = "mean square error"
+
+_STEEP = 1.0
+"""From this alpha on, laws have few items that are frequent."""
+
+_MARKERS = "os^D"
 
 _LOOKS = {
     "zeros": (":", "0.3"),
@@ -47,6 +56,7 @@ _LOOKS = {
     "sq-ternary": ("D--", "C6"),
     "sq-binary": ("D:", "C6"),
     "sq-parallel": ("X-", "C8"),
+    "sq-ternary-parallel": ("X:", "C8"),
     "rfq": ("X--", "C9"),
     "bloom-bits": ("^-", "C1"),
     "joint": ("o-", "C3"),
@@ -91,7 +101,8 @@ def draw_zipf_errors(task: CountTask, errors: ZipfErrors, path: Path) -> Path:
                 label = COUNT_METHODS[name]
                 lines.append(Line(label, alphas, heights, style, colour))
             title = f"m = {size}, N = {n_rows}, β = {beta:g}"
-            panels.append(LinePanel(title, "α", _ERROR, lines, log_y=True))
+            y_label = f"MSE ({_FLOOR:g} if smaller)"
+            panels.append(LinePanel(title, "α", y_label, lines, log_y=True))
     title = f"{task.name.capitalize()} in Zipf sets of {N_ITEMS} items"
     columns = 2 if len(panels) > 1 else 1
     return draw_lines(panels, path, title=title, n_columns=columns)
@@ -104,20 +115,22 @@ def draw_network_errors(
     *,
     title: str,
 ) -> Path:
-    """Error against alpha, a line for each pooling or activation."""
-    lines = [
-        Line(
-            kind,
-            [law.alpha for law in points],
-            [max(point.error, _FLOOR) for point in points.values()],
-            "o-",
-            spread=[point.deviation for point in points.values()],
-        )
-        for kind, points in errors.items()
-    ]
-    n_rows, beta = task.zipf_rows[0], task.betas[0]
-    panel = LinePanel(f"N = {n_rows}, β = {beta:g}", "α", _ERROR, lines, log_y=True)
-    return draw_lines([panel], path, title=title)
+    """Error against alpha, a line for each pooling or activation.
+
+    As in the paper, a second panel shows the steep laws alone.
+    """
+    n_rows, beta, panels = task.zipf_rows[0], task.betas[0], []
+    for least, zoomed in ((0.0, ""), (_STEEP, f", α ≥ {_STEEP:g}")):
+        lines = []
+        for number, (kind, points) in enumerate(errors.items()):
+            shown = {law: one for law, one in points.items() if law.alpha >= least}
+            heights = [max(one.error, _FLOOR) for one in shown.values()]
+            spread = [one.deviation for one in shown.values()]
+            alphas, style = [law.alpha for law in shown], _MARKERS[number % 4] + "-"
+            lines.append(Line(kind, alphas, heights, style, f"C{number}", spread))
+        panel_title = f"N = {n_rows}, β = {beta:g}{zoomed}"
+        panels.append(LinePanel(panel_title, "α", _ERROR, lines, log_y=True))
+    return draw_lines(panels, path, title=title)
 
 
 def draw_table_search(
@@ -141,7 +154,7 @@ def draw_table_search(
                 Line(label, widths, means.tolist(), style, colour, deviations.tolist())
             )
         ticks = _ticks(widths)
-        title = f"α = {law.alpha:g}, β = {law.beta:g}"
+        title = f"α = {law.alpha:g}" + f", β = {law.beta:g}" * (law.alpha < 1)
         x_label = f"width w (depth = {size}/w)"
         panels.append(LinePanel(title, x_label, _ERROR, lines, True, ticks, log_y=True))
     n_runs = len(next(iter(next(iter(found.values())).values())).errors)
@@ -159,31 +172,35 @@ def draw_best_tables(
     betas: Sequence[float],
     n_rows: int,
     path: Path,
-    widths: bool,
 ) -> Path:
-    """Width of the best table against alpha, or its error, a line for each beta."""
+    """Width of the best table against alpha, then its error, a line for each beta."""
     panels = []
-    for name, by_size in search.items():
-        laws, lines = by_size[size], []
-        alphas = sorted({law.alpha for law in laws})
-        for number, beta in enumerate(sorted(betas)):
-            chosen = [laws[law] for law in zipf_laws(alphas, (beta,), n_rows)]
-            if widths:
-                means = [float(one.best_widths.mean()) for one in chosen]
-                spread = [float(one.best_widths.std()) for one in chosen]
-            else:
-                means = [max(one.best_error[0], _FLOOR) for one in chosen]
-                spread = [one.best_error[1] for one in chosen]
-            # Lines that agree from alpha = 1 on are moved apart a little.
-            places = [alpha + 0.02 * (number - 1) * widths for alpha in alphas]
-            label = f"β = {beta:g}"
-            lines.append(Line(label, places, means, "o-", f"C{number}", spread))
-        y_label = "best width w" if widths else _ERROR
-        label = COUNT_METHODS[name].removesuffix(", optimal")
-        panels.append(LinePanel(label, "α", y_label, lines, log_y=not widths))
-    what = "Width of the best table" if widths else "Error of the best table"
-    title = f"{what} of {size} numbers, sets of {n_rows} rows"
-    return draw_lines(panels, path, title=title, n_columns=len(panels))
+    for widths in (True, False):
+        for name, by_size in search.items():
+            laws, lines = by_size[size], []
+            alphas = sorted({law.alpha for law in laws})
+            for number, beta in enumerate(sorted(betas)):
+                chosen = [laws[law] for law in zipf_laws(alphas, (beta,), n_rows)]
+                means, spread = zip(
+                    *(_best(one, widths) for one in chosen), strict=True
+                )
+                # Lines that agree from alpha = 1 on are moved apart a little.
+                places = [alpha + 0.02 * (number - 1) * widths for alpha in alphas]
+                label, style = f"β = {beta:g}", f"{_MARKERS[number % 4]}-"
+                lines.append(Line(label, places, means, style, f"C{number}", spread))
+            y_label = "width w of the best table" if widths else _ERROR
+            label = COUNT_METHODS[name].removesuffix(", optimal")
+            panels.append(LinePanel(label, "α", y_label, lines, log_y=not widths))
+    title = f"The best tables of {size} numbers, sets of {n_rows} rows"
+    return draw_lines(panels, path, title=title, n_columns=max(2, len(search)))
+
+
+def _best(one: SearchedTables, widths: bool) -> tuple[float, float]:
+    """Mean and deviation over runs, of the best width or of its error."""
+    if widths:
+        return float(one.best_widths.mean()), float(one.best_widths.std())
+    error, deviation = one.best_error
+    return max(error, _FLOOR), deviation
 
 
 def _ticks(widths: Sequence[int]) -> list[tuple[float, str]]:

@@ -9,13 +9,24 @@ from sketchlearn.experiments.counts.networks import TrainedNetwork
 from sketchlearn.experiments.counts.sets import BinarySet
 from sketchlearn.meta.config import TrainConfig
 
-__all__ = ["fine_tuned"]
+__all__ = ["fine_tuned", "tuning_config"]
+
+
+def tuning_config(seconds: float) -> TrainConfig:
+    """How a network is trained on for some seconds."""
+    return TrainConfig(
+        seconds=seconds,
+        learning_rate=1e-3,
+        schedule="cosine",
+        clip_norm=1.0,
+        validate_every=25,
+    )
 
 
 def fine_tuned(
-    network: TrainedNetwork, data: BinarySet, *, seconds: float
+    network: TrainedNetwork, data: BinarySet, config: TrainConfig
 ) -> TrainedNetwork:
-    """The network after some seconds on sets of a dataset's training rows.
+    """The network after it was trained on with sets of a dataset's training rows.
 
     Parameters
     ----------
@@ -23,18 +34,11 @@ def fine_tuned(
         Where to start.
     data : BinarySet
         Of which only the training rows are seen; a fifth of them chooses the weights.
-    seconds : float
-        How long to train.
+    config : TrainConfig
+        How long to train, and how.
     """
     # Training needs torch, which nothing else here does.
     tuning = importlib.import_module("sketchlearn.meta.fine_tuning")
-    config = TrainConfig(
-        seconds=seconds,
-        learning_rate=1e-3,
-        schedule="cosine",
-        clip_norm=1.0,
-        validate_every=25,
-    )
     tuned = tuning.fine_tune(network.net, data.training, network.question, config)
     score = float(tuned.result.best_score)
     total = network.seconds + float(tuned.result.seconds)

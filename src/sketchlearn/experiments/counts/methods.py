@@ -129,17 +129,19 @@ _RECIPES: Mapping[str, _Recipe] = {
     "zeros": _Recipe("all 0s", _BOTH),
     "mean": _Recipe("the mean for all", _BOTH),
     "cm": _Recipe("Count-Min, optimal", _COUNTS, "count-min", _count_min, True),
-    "cm-fixed": _Recipe("Count-Min, D = 5", _COUNTS, "count-min", _count_min),
+    "cm-fixed": _Recipe("Count-Min, W = m/5, D = 5", _COUNTS, "count-min", _count_min),
     "cs": _Recipe("Count-Sketch, mean, optimal", _COUNTS, "count-sketch", _MEAN, True),
-    "cs-fixed": _Recipe("Count-Sketch, mean, D = 5", _COUNTS, "count-sketch", _MEAN),
+    "cs-fixed": _Recipe(
+        "Count-Sketch, mean, W = m/5, D = 5", _COUNTS, "count-sketch", _MEAN
+    ),
     "cs-median": _Recipe(
         "Count-Sketch, median, optimal", _COUNTS, "count-sketch", _MEDIAN, True
     ),
     "cs-median-fixed": _Recipe(
-        "Count-Sketch, median, D = 5", _COUNTS, "count-sketch", _MEDIAN
+        "Count-Sketch, median, W = m/5, D = 5", _COUNTS, "count-sketch", _MEDIAN
     ),
     "bloom": _Recipe("Bloom filter, optimal", _SIGHT, "bloom", _bloom, True),
-    "bloom-fixed": _Recipe("Bloom filter, D = 5", _SIGHT, "bloom", _bloom),
+    "bloom-fixed": _Recipe("Bloom filter, W = m/5, D = 5", _SIGHT, "bloom", _bloom),
     "nnls": _Recipe(
         "non-negative least squares", _COUNTS, "count-sketch", _nnls, is_slow=True
     ),
@@ -148,6 +150,9 @@ _RECIPES: Mapping[str, _Recipe] = {
     "sq-ternary": _Recipe("SQNet, ternary", _BOTH, family="sq-ternary"),
     "sq-binary": _Recipe("SQNet, binary", _BOTH, family="sq-binary"),
     "sq-parallel": _Recipe("SQNet, parallel windows", _BOTH, family="sq-parallel"),
+    "sq-ternary-parallel": _Recipe(
+        "SQNet, ternary windows", _BOTH, family="sq-ternary-parallel"
+    ),
     "rfq": _Recipe("RFQNet", _BOTH, family="rfq"),
     "sq-tuned": _Recipe("SQNet, linear (f)", _BOTH, family="sq-tuned", learns=True),
     "linear": _Recipe(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +60,11 @@ class TrainedNetwork:
         if spec.random:
             return "rfq"
         network = spec.feature_network
-        if network.windows > 1:
-            return "sq-parallel"
-        return f"sq-{network.kind}" if network.is_flat else "sq-nonlinear"
+        windows = "parallel" if network.windows > 1 else ""
+        if network.kind == "linear":
+            return f"sq-{windows or 'linear'}"
+        kind = network.kind if network.is_flat else "nonlinear"
+        return f"sq-{kind}-{windows}" if windows else f"sq-{kind}"
 
     @property
     def pooling(self) -> str:
@@ -147,7 +149,7 @@ def find_networks(folder: str | os.PathLike[str] | None = None) -> TrainedNetwor
     packaged = [
         packaged_weights(model.name)
         for model in list_models()
-        if model.kind == SQNet.weights_kind
+        if model.kind == SQNet.weights_kind and model.task in get_args(Question)
     ]
     weights = [*packaged, *(load_weights(path) for path in paths)]
     return TrainedNetworks(tuple(_networks(weights)))
@@ -156,10 +158,7 @@ def find_networks(folder: str | os.PathLike[str] | None = None) -> TrainedNetwor
 def _networks(weights: Iterable[Weights]) -> Iterable[TrainedNetwork]:
     for one in weights:
         question = str(one.card.get("task", ""))
-        if one.kind != SQNet.weights_kind or question not in (
-            "frequency",
-            "membership",
-        ):
+        if one.kind != SQNet.weights_kind or question not in get_args(Question):
             continue
         net = SQNet.from_weights(one)
         if net.spec.n_features == N_ITEMS:

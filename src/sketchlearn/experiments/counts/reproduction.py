@@ -17,6 +17,7 @@ from sketchlearn.experiments.counts.figures import (
     draw_table_search,
     draw_zipf_errors,
 )
+from sketchlearn.experiments.counts.fine_tuning import tuning_config
 from sketchlearn.experiments.counts.methods import (
     COUNT_METHODS,
     SEARCHED,
@@ -27,8 +28,8 @@ from sketchlearn.experiments.counts.plan import CountsPlan, CountsPlans
 from sketchlearn.experiments.counts.results import CountsResults
 from sketchlearn.experiments.counts.search import TableSearch, search_tables
 from sketchlearn.experiments.counts.sets import (
-    FREQUENCY,
-    MEMBERSHIP,
+    FREQUENCIES,
+    MEMBERSHIPS,
     CountTask,
     load_binary_sets,
     printed_errors,
@@ -109,10 +110,11 @@ def _evaluate(
         search=search, networks=networks, n_seeds=plan.n_seeds,
         n_sets=n_sets, slow_sets=slow_sets, say=say,
     )  # fmt: skip
+    tuning = tuning_config(plan.fine_tune) if plan.fine_tune else None
     found = evaluate_datasets(
         task, sets, plan.methods,
         networks=networks, size=size, printed=printed_errors(data, task),
-        n_sets=n_sets, slow_sets=slow_sets, fine_tune=plan.fine_tune, say=say,
+        n_sets=n_sets, slow_sets=slow_sets, fine_tune=tuning, say=say,
     )  # fmt: skip
     seconds = measure_seconds(
         task, plan.methods,
@@ -181,16 +183,19 @@ def _draw(
         return drawn
     n_rows, beta = task.zipf_rows[0], task.betas[0]
     for size in plan.sizes:
-        searched = partial(
-            draw_table_search, results.search, size, beta=beta, n_rows=n_rows
+        path = folder / f"search-{size}.png"
+        drawn.append(
+            draw_table_search(results.search, size, beta=beta, n_rows=n_rows, path=path)
         )
-        drawn.append(searched(path=folder / f"search-{size}.png"))
-        best = partial(
-            draw_best_tables, results.search, size,
-            betas=plan.searched_betas, n_rows=n_rows,
-        )  # fmt: skip
-        drawn.append(best(path=folder / f"best-widths-{size}.png", widths=True))
-        drawn.append(best(path=folder / f"best-errors-{size}.png", widths=False))
+        drawn.append(
+            draw_best_tables(
+                results.search,
+                size,
+                betas=plan.searched_betas,
+                n_rows=n_rows,
+                path=folder / f"best-tables-{size}.png",
+            )
+        )
     return drawn
 
 
@@ -208,8 +213,8 @@ FREQUENCY_EXPERIMENT = Experiment(
     name="frequency",
     summary="Item frequencies: every method on Zipf sets and on datasets.",
     quick=_QUICK,
-    plan=CountsPlans(FREQUENCY),
-    run=partial(reproduce_counts, FREQUENCY),
+    plan=CountsPlans(FREQUENCIES),
+    run=partial(reproduce_counts, FREQUENCIES),
     options=(_WEIGHTS, _FINE_TUNE),
 )
 
@@ -217,7 +222,7 @@ MEMBERSHIP_EXPERIMENT = Experiment(
     name="membership",
     summary="Which items rows hold: every method on Zipf sets and on datasets.",
     quick=_QUICK,
-    plan=CountsPlans(MEMBERSHIP),
-    run=partial(reproduce_counts, MEMBERSHIP),
+    plan=CountsPlans(MEMBERSHIPS),
+    run=partial(reproduce_counts, MEMBERSHIPS),
     options=(_WEIGHTS, _FINE_TUNE),
 )

@@ -99,7 +99,8 @@ def _network_tables(errors: NetworkErrors, title: str) -> list[str]:
         [kind, *(f"{points[law].error:.1e}" for law in laws)]
         for kind, points in errors.items()
     ]
-    return [format_table(heads, rows, title=f"{title}, N = {laws[0].n_rows}")]
+    title = f"{title} (and seconds of training), N = {laws[0].n_rows}"
+    return [format_table(heads, rows, title=title)]
 
 
 def _listed(errors: NetworkErrors) -> list[dict[str, Any]]:

@@ -26,8 +26,8 @@ from sketchlearn.meta.datasets import MetaDataset, load_folder
 __all__ = [
     "BATCH_SETS",
     "PAPER_COLUMNS",
-    "FREQUENCY",
-    "MEMBERSHIP",
+    "FREQUENCIES",
+    "MEMBERSHIPS",
     "N_ITEMS",
     "BinarySet",
     "CountTask",
@@ -149,6 +149,10 @@ class CountTask:
     search_runs: int
     """Draws in the search for the best tables."""
 
+    set_rows: tuple[int, ...]
+    """Rows of the sets of datasets; the paper does not say how many it has, but that
+    networks of membership are trained and tested with 10."""
+
     printed: str
     """Name of the paper's table of datasets."""
 
@@ -157,12 +161,23 @@ class CountTask:
         return float(np.square(answers - self.truth(batch)).mean())
 
 
-FREQUENCY = CountTask(
-    "frequency", lambda batch: batch.frequencies, (100, 20), (1.0, 0.5), 5,
-    "frequency_mse",
-)  # fmt: skip
-MEMBERSHIP = CountTask(
-    "membership", lambda batch: batch.presence, (10,), (0.5,), 10, "membership_mse"
+FREQUENCIES = CountTask(
+    name="frequency",
+    truth=lambda batch: batch.frequencies,
+    zipf_rows=(100, 20),
+    betas=(1.0, 0.5),
+    search_runs=5,
+    set_rows=(20, 100),
+    printed="frequency_mse",
+)
+MEMBERSHIPS = CountTask(
+    name="membership",
+    truth=lambda batch: batch.presence,
+    zipf_rows=(10,),
+    betas=(0.5,),
+    search_runs=10,
+    set_rows=(10, 20, 100),
+    printed="membership_mse",
 )
 
 

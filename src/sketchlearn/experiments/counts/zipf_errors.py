@@ -179,7 +179,8 @@ def evaluate_networks(
 ) -> dict[str, dict[ZipfLaw, ZipfPoint]]:
     """Errors of the best network of each pooling, or of each activation.
 
-    Those of activations are RFQNets, those of poolings the others.
+    Those of activations are RFQNets, those of poolings the others. Names say how long
+    each was trained.
     """
     found: dict[str, dict[ZipfLaw, ZipfPoint]] = {}
     for kind in networks.kinds(task.name, size, attribute):
@@ -190,7 +191,7 @@ def evaluate_networks(
             continue
         answer = partial(network_answers, network=network, question=task.name)
         method = CountMethod(kind, answer)
-        found[kind] = {
+        found[f"{kind} ({network.seconds:.0f} s)"] = {
             law: measure_point(task, method, law, n_sets=n_sets) for law in laws
         }
     return found
@@ -241,7 +242,7 @@ def bytes_table(task: CountTask, errors: ZipfErrors) -> str:
     bits = 1 if task.name == "membership" else bits
     title = (
         f"What a sketch weighs (alpha = {alpha:g}): bits that hold every number of the "
-        f"batch, 32 of a float.\nA counter of {bits} bits for each of the {N_ITEMS} "
+        f"batch, 32 of a float.\nA counter of {bits} bit(s) for each of the {N_ITEMS} "
         f"items is exact, and has {bits * N_ITEMS // 8} bytes."
     )
     return format_table(heads, rows, title=title)

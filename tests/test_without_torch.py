@@ -28,6 +28,9 @@ DECODERS = {
     "pca-sqnet-100": "model.decoder().decode(sketch).params",
     "kmeans-ckm": "model.decoder(3).decode(sketch).params.centers",
     "kmeans-ckm-private": "model.decoder(3).decode(sketch).params.centers",
+    "frequency-parallel-100": "model.decoder().decode(sketch).params",
+    "frequency-parallel-ternary-100": "model.decoder().decode(sketch).params",
+    "membership-parallel-100": "model.decoder().decode(sketch).params",
     "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centers",
 }
 MAPS = {
@@ -35,6 +38,9 @@ MAPS = {
     "pca-sqnet-100": lambda model: model.feature_map(value_bound=64.0),
     "kmeans-ckm": lambda model: model.feature_map(12, 100),
     "kmeans-ckm-private": lambda model: model.feature_map(12, 100),
+    "frequency-parallel-100": lambda model: model.feature_map(),
+    "frequency-parallel-ternary-100": lambda model: model.feature_map(),
+    "membership-parallel-100": lambda model: model.feature_map(),
     "kmeans-ckm-196": lambda model: model.feature_map(12, 1000),
 }
 
@@ -75,6 +81,9 @@ MODELS = pytest.mark.parametrize(
         "pca-sqnet-100",
         "kmeans-ckm",
         "kmeans-ckm-private",
+        "frequency-parallel-100",
+        "frequency-parallel-ternary-100",
+        "membership-parallel-100",
         "kmeans-ckm-196",
     ],
 )

@@ -186,7 +186,9 @@ def _decades(lines: Sequence[Line]) -> tuple[float, float]:
     drawn = values[np.isfinite(values) & (values > 0)]
     if not drawn.size:
         return 0.1, 1.0
-    low, high = np.floor(np.log10(drawn.min())), np.ceil(np.log10(drawn.max()))
+    # What is just beyond a power of ten is within the margins around it.
+    low = np.floor(np.log10(drawn.min()) + 0.1)
+    high = np.ceil(np.log10(drawn.max()) - 0.1)
     return 0.7 * 10.0**low, 1.4 * 10.0 ** max(high, low + 1)
 
 

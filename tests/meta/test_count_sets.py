@@ -17,6 +17,7 @@ from sketchlearn.meta.matched_start import MatchedTuning, start_matched
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.zipf_sets import CHECKED_ALPHAS, ZipfSets
+from sketchlearn.registry import load_card, load_model
 
 RNG = np.random.default_rng
 SETS = ZipfSets(n_features=30, batch=12, group=4, max_rows=6, checked_sets=3)
@@ -204,3 +205,36 @@ def test_settings_that_make_no_sense_are_refused(change, message):
     config = dataclasses.replace(CONFIG, problem={**CONFIG.problem, **change})
     with pytest.raises(ConfigError, match=message):
         build_run(config, [])
+
+
+SHIPPED = {
+    # name: largest mean square errors at alpha = 1, 1.5 and 2; a third above the card's
+    "frequency-parallel-100": (4.9e-4, 8.5e-5, 3.0e-5),
+    "frequency-parallel-ternary-100": (5.8e-4, 1.2e-4, 5.7e-5),
+    "membership-parallel-100": (5.1e-2, 6.1e-3, 1.4e-3),
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_net_decodes_exact_sketches_as_well_as_its_card_says(name):
+    net, card = load_model(name), load_card(name)
+    goal = card["task"]
+    assert card["command"].startswith(f"sketchlearn train configs/{goal}-sqnet.toml")
+    assert card["seed"] == card["settings"]["train"]["seed"]
+    assert card["limits"]
+    n_rows, beta = (100, 1.0) if goal == "frequency" else (10, 0.5)
+    (printed,) = [v for k, v in card["results"].items() if f"{n_rows} rows" in k][:1]
+    phi, decoder = net.feature_map(), net.decoder()
+    for alpha, most in zip(("1", "1.5", "2"), SHIPPED[name], strict=True):
+        assert printed[alpha] < most
+        sets = ZipfSets(
+            min_rows=n_rows, max_rows=n_rows, alpha=(float(alpha),) * 2,
+            beta=(beta, beta), batch=30, group=30,
+        )  # fmt: skip
+        (group,) = sets.draw(RNG(5), with_rows=True)
+        found = [
+            decoder.decode(sketch_rows(rows.astype(np.float32), phi)).params
+            for rows in group.rows
+        ]
+        truth = group.counts / n_rows if goal == "frequency" else group.counts > 0
+        assert np.square(found - truth).mean() < most

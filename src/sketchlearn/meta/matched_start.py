@@ -3,11 +3,12 @@ r"""First weights of an SQNet of items: the Query Network begins as a matched fi
 With fresh weights an output has to find the numbers of the sketch that know its item
 before it can learn anything else, which takes most of a training. Here it begins with
 them: the first units of the residual stream are :math:`z` and :math:`-z`, and output j
-reads them along what item j alone adds to a sketch,
+reads them along what tells item j from the others,
 
 .. math::
     \ell_j = \langle u_j, a(z) - a(-z) \rangle + b, \qquad
-    u_j \propto \varphi_\omega(e_j) - \varphi_\omega(0), \quad \lVert u_j\rVert = 1,
+    u_j \propto \varphi_\omega(e_j) - \frac1d \sum_i \varphi_\omega(e_i), \quad
+    \lVert u_j\rVert = 1,
 
 up to the norms in between (for the ReLU and the GELU, :math:`a(z) - a(-z) = z`).
 
@@ -130,12 +131,12 @@ def _start_features(
 
 
 def _responses(net: SQNet, n_items: int, m: int) -> NDArray[np.float64]:
-    """What each item of the first window adds to its sketch, as unit vectors."""
-    alone = np.zeros((n_items + 1, net.spec.n_features))
-    alone[1:, :n_items] = np.eye(n_items)
+    """What tells each item of the first window from the others, as unit vectors."""
+    alone = np.zeros((n_items, net.spec.n_features))
+    alone[:, :n_items] = np.eye(n_items)
     phi = net.spec.random_features if net.spec.random else net.feature_network
     features: NDArray[np.float64] = phi(alone)[:, :m]
-    added = features[1:] - features[:1]
-    lengths = np.linalg.norm(added, axis=1, keepdims=True)
-    unit: NDArray[np.float64] = added / np.maximum(lengths, 1e-12)
+    own = features - features.mean(axis=0)
+    lengths = np.linalg.norm(own, axis=1, keepdims=True)
+    unit: NDArray[np.float64] = own / np.maximum(lengths, 1e-12)
     return unit

@@ -190,7 +190,7 @@ def draw_best_tables(
                 lines.append(Line(label, places, means, style, f"C{number}", spread))
             y_label = "width w of the best table" if widths else _ERROR
             label = COUNT_METHODS[name].removesuffix(", optimal")
-            panels.append(LinePanel(label, "α", y_label, lines, log_y=not widths))
+            panels.append(LinePanel(label, "α", y_label, lines, log_y=True))
     title = f"The best tables of {size} numbers, sets of {n_rows} rows"
     return draw_lines(panels, path, title=title, n_columns=max(2, len(search)))
 

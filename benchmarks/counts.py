@@ -10,7 +10,8 @@ items, which must be told. Others:
   --membership     MSE of the probability of presence; N = 10, beta = 0.5
   --real           training sets as zeros and ones, N = 20 and 100
   --coverage       share of counts inside of intervals: Zipf streams, the words of this
-                   repository's pages, a column of categories. A count on an end is
+                   repository's pages, a column of categories, as collected while they
+                   are read and with items that are not there. A count on an end is
                    inside with the part of its probability that is needed
   --large          1e6 items, 1e5 numbers, 1e8 events: seconds, memory, error
 
@@ -30,6 +31,7 @@ from scipy.optimize import nnls
 
 from sketchlearn.decoders.counts.joint import best_depth, decode_counts
 from sketchlearn.decoders.counts.zipf import draw_zipf_counts
+from sketchlearn.features.joint_counts import JointCountFeatures
 from sketchlearn.meta.binary import binary_rows
 from sketchlearn.meta.datasets import load_folder
 
@@ -64,8 +66,18 @@ def depths(size):
     return [depth for depth in range(1, size + 1) if size % depth == 0]
 
 
+def joint_columns(rng, n_items, size):
+    """Columns as joint decoding takes them: the first table has no signs."""
+    depth = best_depth(size)
+    seed = int(rng.integers(2**31))
+    phi = JointCountFeatures(n_items, width=size // depth, depth=depth, seed=seed)
+    return phi.columns_of(np.arange(n_items, dtype=np.uint64))
+
+
 def decode(columns, counts, n_rows, **options):
-    return decode_counts(columns, columns.T @ counts / n_rows, n_rows, **options)
+    """As the estimators do, which read the sum of all counts off the first table."""
+    z, total = columns.T @ counts / n_rows, counts.sum() / n_rows
+    return decode_counts(columns, z, n_rows, total=total, **options)
 
 
 def mean_and_error(values):
@@ -83,7 +95,7 @@ def zipf(options):
         rivals = {key: [] for key in [(s, k) for s in (0, 1) for k in depths(m)]}
         for place in range(options.sets):
             counts = draw_zipf_counts(rng, d, N, alpha, options.beta)[0]
-            columns = hashed_columns(rng, d, m, best_depth(m))
+            columns = joint_columns(rng, d, m)
             found = decode(columns, counts, N).params
             errors.append(np.mean((found.mean - counts) ** 2) / N**2)
             bars.append(found.variance.mean() / N**2)
@@ -119,7 +131,7 @@ def membership(options):
         errors, present = [], []
         for _ in range(options.sets):
             counts = draw_zipf_counts(rng, d, N, alpha, beta)[0]
-            columns = hashed_columns(rng, d, m, best_depth(m))
+            columns = joint_columns(rng, d, m)
             found = decode(columns, counts, N).params.presence
             errors.append(np.mean((found - (counts > 0)) ** 2))
             present.append(np.mean(counts > 0))
@@ -132,7 +144,7 @@ def membership(options):
 
 def real_sets(options):
     sets = {s.name: s for s in load_folder(options.data / "data", split="train")}
-    print("set             N    signed table   zeros and ones   the mean")
+    print("set             N    joint          the mean")
     for name in REAL:
         rows = binary_rows(sets[name])
         for N in (20, 100):
@@ -140,24 +152,31 @@ def real_sets(options):
             found = []
             for _ in range(options.sets):
                 counts = rows[rng.permutation(len(rows))[:N]].sum(axis=0, dtype=int)
-                size = (len(counts), options.numbers, best_depth(options.numbers))
-                tables = [hashed_columns(rng, *size, signed=s) for s in (True, False)]
-                each = [decode(table, counts, N).params.mean for table in tables]
-                errors = [np.mean((one - counts) ** 2) / N**2 for one in each]
-                found.append([*errors, counts.var() / N**2])
+                columns = joint_columns(rng, len(counts), options.numbers)
+                gaps = decode(columns, counts, N).params.mean - counts
+                found.append([np.mean(gaps**2) / N**2, counts.var() / N**2])
             values = "   ".join(f"{value:.2e}    " for value in np.mean(found, axis=0))
             print(f"{name:15} {N:3}  {values}", flush=True)
 
 
 def streams(options):
-    """Counts of words of a text, and of the categories of a column."""
-    pages = sorted(Path(__file__).parent.parent.rglob("*.md"))
+    """Counts of words of a text, and of the categories of a column.
+
+    As collected while they are read (every item is there), and of a part of the
+    stream with the vocabulary of the whole (some items are not).
+    """
+    root = Path(__file__).parent.parent
+    folders = (root, root / "docs", root / "changelog")
+    pages = sorted(page for folder in folders for page in folder.glob("*.md"))
     text = " ".join(page.read_text(encoding="utf-8") for page in pages)
-    words = re.findall(r"[a-z]+", text.lower())
-    yield "words of a text", np.unique(words, return_counts=True)[1]
+    words = np.unique(re.findall(r"[a-z]+", text.lower()), return_inverse=True)[1]
     table = pq.read_table(options.data / "data" / "train" / "adult.parquet")
     columns = np.column_stack([table[name].to_numpy() for name in KEY])
-    yield "categories of adult", np.unique(columns, axis=0, return_counts=True)[1]
+    categories = np.unique(columns, axis=0, return_inverse=True)[1]
+    for name, stream in (("words", words), ("categories", categories)):
+        part = stream[: len(stream) // 4]
+        yield f"{name}, all", np.bincount(stream), 1
+        yield f"{name}, first quarter", np.bincount(part, minlength=stream.max() + 1), 0
 
 
 def covered(posterior, counts, rng):
@@ -178,18 +197,17 @@ def coverage(options):
         found = []
         for _ in range(options.sets):
             counts = draw_zipf_counts(rng, options.items, options.rows, alpha)[0]
-            columns = hashed_columns(rng, options.items, options.numbers, 5)
-            found.append(
-                covered(decode(columns, counts, options.rows).params, counts, rng)
-            )
+            columns = joint_columns(rng, options.items, options.numbers)
+            posterior = decode(columns, counts, options.rows).params
+            found.append(covered(posterior, counts, rng))
         show(f"Zipf {alpha}, m = {options.numbers}", found)
-    for name, counts in streams(options):
+    for name, counts, least in streams(options):
         N, d = int(counts.sum()), len(counts)
         for share in (20, 10, 4):
             found, m = [], max(10, d // share // 5 * 5)
-            for _ in range(max(2, options.sets // 2)):
-                columns = hashed_columns(rng, d, m, best_depth(m))
-                posterior = decode(columns, counts, N, total=1.0).params
+            for _ in range(options.sets):
+                columns = joint_columns(rng, d, m)
+                posterior = decode(columns, counts, N, smallest=least).params
                 found.append(covered(posterior, counts, rng))
             show(f"{name}, d = {d}, m = {m}", found)
 
@@ -199,13 +217,14 @@ def large(options):
     d, m, N = 10**6, 10**5, 10**8
     law = 1 / np.arange(1, d + 1.0)
     counts = rng.permutation(rng.multinomial(N, law / law.sum()))
-    columns = hashed_columns(rng, d, m, 5)
+    columns = joint_columns(rng, d, m)
     start, clock = time.perf_counter(), time.process_time()
-    found = decode(columns, counts, N, total=1.0)
+    found = decode(columns, counts, N)
     seconds, own = time.perf_counter() - start, time.process_time() - clock
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     error = np.sqrt(np.mean((found.params.mean - counts) ** 2))
-    median = np.sqrt(np.mean((one_by_one(columns, counts, np.median) - counts) ** 2))
+    signed = hashed_columns(rng, d, m, 5)
+    median = np.sqrt(np.mean((one_by_one(signed, counts, np.median) - counts) ** 2))
     print(f"{seconds:.1f} s ({own:.1f} s of a core), {memory:.0f} MB of memory in all")
     print(f"{found.n_iter} rounds, converged: {found.converged}")
     print(f"root mean square error {error:.1f}, Count-Sketch x {median / error:.1f}")

@@ -50,6 +50,7 @@ def make_maps():
         sl.NystromFeatures(ROWS[:3]),
         sl.CountMinFeatures(3, width=2, depth=2),
         sl.CountSketchFeatures(3, width=2, depth=2),
+        sl.JointCountFeatures(3, width=2, depth=2),
         sl.BloomFeatures(3, width=2, depth=2),
         sl.CounterFeatures(3),
         sl.TableFeatures([[1, 0], [-2, 3], [0, 1]]),
@@ -97,6 +98,7 @@ def make_counts():
         sl.sketch_rows(items, sl.BloomFeatures(3, **sizes), pooling="max"),
         sl.sketch_rows(items * 0, sl.CountMinFeatures(3, **sizes)),
         sl.sketch_rows(items, sl.CountSketchFeatures(3, **sizes, row_items=3)),
+        sl.sketch_rows(items, sl.JointCountFeatures(3, **sizes)),
         sl.sketch_rows(items, sl.CounterFeatures(3)),
     ]
 

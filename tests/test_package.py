@@ -16,12 +16,14 @@ PROMISED = {
     "AbstractFeatureMap", "ActivationFeatures", "AuditReport", "BloomFeatures",
     "CellFeatures", "CompressiveClassifier", "CompressiveGaussianMixture",
     "CompressiveKMeans", "CompressivePCA", "CompressiveRidge", "ConcatenatedFeatures",
-    "CountMinFeatures", "CountSketchFeatures", "CrossMomentFeatures",
-    "FourierFeatures", "HarmonicFeatures", "Ledger", "MomentFeatures",
-    "NetworkFeatures", "NystromFeatures", "PrivacyStatement", "PrivateSketch",
-    "QuadraticFeatures", "SQNet", "SQNetSpec", "Scaling", "Sketch", "audit", "clipped",
-    "dumps", "list_models", "load", "load_model", "loads", "merge_disjoint",
-    "open_rows", "release", "release_by_label", "save", "sketch_rows",
+    "CountMinFeatures", "CountSketchFeatures", "CounterFeatures",
+    "CrossMomentFeatures", "FourierFeatures", "FrequencyEstimator", "HarmonicFeatures",
+    "ItemPrior", "JointCountFeatures", "Ledger", "MembershipEstimator",
+    "MomentFeatures", "NetworkFeatures", "NystromFeatures", "PrivacyStatement",
+    "PrivateSketch", "QuadraticFeatures", "SQNet", "SQNetSpec", "Scaling", "Sketch",
+    "TableFeatures", "audit", "clipped", "dumps", "list_models", "load", "load_model",
+    "loads", "merge_disjoint", "open_items", "open_rows", "pack_counters", "release",
+    "release_by_label", "save", "sketch_items", "sketch_rows", "suggest_size",
 }  # fmt: skip
 """Names that programs rely on: none of them goes without a word in the changelog."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.frequency import FrequencyEstimator
-    from sketchlearn.estimators.items import ItemCounts, ItemMembership
+    from sketchlearn.estimators.item_answers import ItemCounts, ItemMembership
     from sketchlearn.estimators.kmeans import CompressiveKMeans
     from sketchlearn.estimators.membership import MembershipEstimator
     from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         CountMinFeatures,
         CountSketchFeatures,
     )
+    from sketchlearn.features.joint_counts import JointCountFeatures
     from sketchlearn.features.moments import MomentFeatures
     from sketchlearn.features.network import NetworkFeatures
     from sketchlearn.features.nystrom import NystromFeatures
@@ -79,9 +80,10 @@ _HOMES = {
     "FourierFeatures": "features.fourier",
     "FrequencyEstimator": "estimators.frequency",
     "HarmonicFeatures": "features.harmonics",
-    "ItemCounts": "estimators.items",
-    "ItemMembership": "estimators.items",
+    "ItemCounts": "estimators.item_answers",
+    "ItemMembership": "estimators.item_answers",
     "ItemPrior": "decoders.counts.item_prior",
+    "JointCountFeatures": "features.joint_counts",
     "Ledger": "privacy.ledger",
     "MembershipEstimator": "estimators.membership",
     "MomentFeatures": "features.moments",
@@ -138,6 +140,7 @@ __all__ = [
     "ItemCounts",
     "ItemMembership",
     "ItemPrior",
+    "JointCountFeatures",
     "Ledger",
     "MembershipEstimator",
     "MomentFeatures",

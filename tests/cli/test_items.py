@@ -33,7 +33,7 @@ def lines(text):
 
 def test_items_are_asked_for_by_name(folder):
     truth = Counter(WORDS)
-    found = lines(run("query w.sketch w1 w2 nothing"))
+    found = lines(run("query w.sketch w1 w2 nothing --confidence 0.9999"))
     assert [line["item"] for line in found] == ["w1", "w2", "nothing"]
     for line in found:
         assert line["low"] <= truth[line["item"]] <= line["high"]

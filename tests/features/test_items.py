@@ -10,6 +10,7 @@ from sketchlearn import (
     CounterFeatures,
     CountMinFeatures,
     CountSketchFeatures,
+    JointCountFeatures,
     TableFeatures,
     dumps,
     loads,
@@ -24,6 +25,7 @@ D = 12
 MAPS = {
     "count-min": CountMinFeatures(D, width=5, depth=3),
     "count-sketch": CountSketchFeatures(D, width=5, depth=3, seed=2),
+    "joint-counts": JointCountFeatures(D, width=5, depth=3, seed=2),
     "bloom": BloomFeatures(D, width=5, depth=3),
     "counters": CounterFeatures(D),
     "table": TableFeatures(np.arange(-24, 24).reshape(D, 4)),

@@ -84,6 +84,9 @@ def large(version):
         "count-sketch": drawn(
             "count-sketch", n_features=20_000, width=9, depth=9, **hashed
         ),
+        "joint-counts": drawn(
+            "joint-counts", n_features=20_000, width=9, depth=9, **hashed
+        ),
         "bloom-wide": drawn("bloom", n_features=9, width=90_000, depth=9, **hashed),
         "cells": drawn(
             "cells",

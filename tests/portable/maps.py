@@ -26,6 +26,7 @@ from sketchlearn.features.hashing import (
     CountMinFeatures,
     CountSketchFeatures,
 )
+from sketchlearn.features.joint_counts import JointCountFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.network import NetworkFeatures
 from sketchlearn.features.nystrom import NystromFeatures
@@ -253,6 +254,9 @@ MAPS: dict[str, Case] = {
     "count-min": Case(lambda: CountMinFeatures(9, width=4, depth=3), 34, 2**44, 64.0),
     "count-sketch": Case(
         lambda: CountSketchFeatures(9, width=4, depth=3, seed=8), 34, 2**44, 64.0
+    ),
+    "joint-counts": Case(
+        lambda: JointCountFeatures(9, width=4, depth=3, seed=8), 34, 2**44, 64.0
     ),
     "bloom": Case(lambda: BloomFeatures(9, width=16, depth=2), 34, 2**44, 64.0),
     "counters": Case(lambda: CounterFeatures(9), 34, 2**44, 64.0),

@@ -306,12 +306,14 @@ def hash_places(phi) -> list[list[tuple[int, int]]]:
 
 def hashes(phi, row):
     sums = [[0] * phi.width for _ in range(phi.depth)]
-    for table, places in zip(sums, hash_places(phi), strict=True):
+    first_signed = {"count-sketch": 0, "joint-counts": 1}.get(phi.kind, phi.depth)
+    for number, places in enumerate(hash_places(phi)):
+        table = sums[number]
         for value, (bucket, sign) in zip(row, places, strict=True):
             if phi.kind == "bloom":
                 table[bucket] = max(table[bucket], int(value != 0) << phi.frac_bits)
             else:
-                signed = sign if phi.kind == "count-sketch" else 1
+                signed = sign if number >= first_signed else 1
                 table[bucket] += signed * steps([value], phi.frac_bits)[0]
     return [value for table in sums for value in table]
 
@@ -487,6 +489,7 @@ _KINDS = {
     "cross-moments": cross_moments,
     "count-min": hashes,
     "count-sketch": hashes,
+    "joint-counts": hashes,
     "bloom": hashes,
     "counters": counters,
     "table": table,

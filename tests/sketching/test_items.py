@@ -28,6 +28,7 @@ N_ITEMS = 12
 OPEN = [
     sl.CountMinFeatures(width=5, depth=3),
     sl.CountSketchFeatures(width=8, depth=2, seed=4),
+    sl.JointCountFeatures(width=8, depth=2, seed=4),
     sl.BloomFeatures(width=7, depth=2),
     sl.CounterFeatures.of_keys(np.arange(N_ITEMS)),
 ]
@@ -35,6 +36,7 @@ TABLE = np.random.default_rng(0).integers(-1, 2, (N_ITEMS, 6))
 SIZED = [
     sl.CountMinFeatures(N_ITEMS, width=5, depth=3),
     sl.CountSketchFeatures(N_ITEMS, width=8, depth=2),
+    sl.JointCountFeatures(N_ITEMS, width=8, depth=2),
     sl.BloomFeatures(N_ITEMS, width=7, depth=2),
     sl.CounterFeatures(N_ITEMS),
     sl.TableFeatures(TABLE, row_items=100),

@@ -165,6 +165,10 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         sketch = self.sketch_
         return rows.sketch(sketch.feature_map, pooling=sketch.pooling)
 
+    def _sketch_gone(self, rows: AbstractRowSource) -> Sketch:
+        """A sketch of rows that are to be taken out of the one that was fitted."""
+        return self._sketch_alike(rows)
+
     def _warn_of_late(self, whole: Sketch) -> None:
         """Warn of what new rows have and the plan has no room for."""
         warn_of_late(whole, ~varies(self.sketch_))
@@ -198,7 +202,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         feature_map = self.sketch_.feature_map
         with self._all_or_nothing():
             rows = self._open(X, y, reset=False)
-            rest = self.sketch_ - self._sketch_alike(rows)
+            rest = self.sketch_ - self._sketch_gone(rows)
             if rest.count == 0:
                 raise RemovalError(
                     f"these are all {self.sketch_.count} rows of the model; nothing "
@@ -221,7 +225,11 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._require_whole("merge")
         other._require_whole("merge")
         with self._all_or_nothing():
+            self._adopt(other)
             return self.fit_sketch(self.sketch_ + other.sketch_)
+
+    def _adopt(self, other: Self) -> None:
+        """Take over what another one knows beside its sketch."""
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -13,7 +13,8 @@ from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.decoders.counts.reading import TableAnswer
 from sketchlearn.decoders.counts.table_sizes import require_share
-from sketchlearn.estimators.items import AbstractItemEstimator, ItemCounts
+from sketchlearn.estimators.item_answers import ItemCounts
+from sketchlearn.estimators.items import AbstractItemEstimator
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     RANDOM_STATE,
@@ -232,4 +233,9 @@ class FrequencyEstimator(AbstractItemEstimator):
     @property
     @override
     def _kind(self) -> CountKind:
-        return "count-min" if self.decoder == "count-min" else "count-sketch"
+        match self.decoder:
+            case "count-min":
+                return "count-min"
+            case "joint":
+                return "joint-counts"
+        return "count-sketch"

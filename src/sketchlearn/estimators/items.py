@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,12 @@ from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.packed import decode_packed
 from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.decoders.counts.reading import CountReading, Counts
-from sketchlearn.errors import ConvergenceWarning, FeatureMapMismatch, RowsError
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    FeatureMapMismatch,
+    RemovalError,
+    RowsError,
+)
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
@@ -34,11 +38,11 @@ from sketchlearn.rows.ids import Place, ids_of
 from sketchlearn.rows.items import Keys
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
+from sketchlearn.sketching.lineage import Lineage
 from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["AbstractItemEstimator", "ItemCounts", "ItemMembership"]
-__public__ = ["ItemCounts", "ItemMembership"]
+__all__ = ["AbstractItemEstimator"]
 
 
 class AbstractItemEstimator(AbstractSketchEstimator):
@@ -56,6 +60,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     _found: Vocabulary | None = None
     """Items collected while rows were read."""
+
+    _runs: frozenset[str] = frozenset()
+    """The passes over rows whose items were all collected."""
 
     @property
     @abstractmethod
@@ -113,16 +120,17 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             )
         self.sketch_, self._reading = sketch, reading
         self.vocabulary_ = vocabulary
+        self._all_there = vocabulary is self._found and self._collected(sketch)
         self.n_samples_seen_ = sketch.count
         self._posterior: Counts | None = None
         return self
 
     @override
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
-        self._found = None
+        self._found, self._runs = None, frozenset()
         rows: LocalItems = self._open(X, y, reset=True)
         sketch = rows.sketch(self.plan(), pooling=self._pooling)
-        self._keep_found(rows)
+        self._keep_found(rows.vocabulary, sketch.lineage)
         return sketch
 
     @override
@@ -135,13 +143,36 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     @override
     def _sketch_alike(self, rows: Any) -> Sketch:
         sketch = super()._sketch_alike(rows)
-        self._keep_found(rows)
+        self._keep_found(rows.vocabulary, sketch.lineage)
         return sketch
 
-    def _keep_found(self, rows: LocalItems) -> None:
-        """Add the items that were found to those found before."""
-        if _is_fitted(self.vocabulary) and rows.vocabulary is not None:
-            self._found = _joined(self._found, rows.vocabulary)
+    @override
+    def _sketch_gone(self, rows: Any) -> Sketch:
+        sketch = super()._sketch_alike(rows)
+        if _is_fitted(self.vocabulary) and self._found is not None:
+            strange = np.flatnonzero(self._found.find(rows.vocabulary.keys) < 0)
+            if len(strange):
+                item = rows.vocabulary.take(strange[:1])[0]
+                raise RemovalError(
+                    f"the item {item!r} was never added. Nothing was forgotten."
+                )
+        return sketch
+
+    @override
+    def _adopt(self, other: Self) -> None:
+        self._keep_found(other._found, other._runs)
+
+    def _keep_found(self, found: Vocabulary | None, runs: Lineage) -> None:
+        """Add items that were found in some runs to those found before."""
+        if _is_fitted(self.vocabulary) and found is not None:
+            self._found = _joined(self._found, found)
+            self._runs = self._runs.union(runs or ())
+
+    def _collected(self, sketch: Sketch | PrivateSketch) -> bool:
+        """Whether all items that were found are in the sketch, once at least."""
+        if not isinstance(sketch, Sketch) or not sketch.lineage:
+            return False
+        return sketch.lineage <= self._runs
 
     @override
     def _warn_of_late(self, whole: Sketch) -> None:
@@ -191,7 +222,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def _decode(self) -> Decoding[Any]:
         if isinstance(self.prior, PackedCounters):
             return decode_packed(self.prior, self.sketch_)
-        return self._reading.decode(self._all_keys(), self.prior)
+        return self._reading.decode(
+            self._all_keys(), self.prior, all_there=self._all_there
+        )
 
     def _check_prior(self, vocabulary: Vocabulary | None) -> None:
         """Refuse a prior of other items than those that were sketched."""
@@ -216,77 +249,10 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.no_validation = True
+        tags.input_tags.positive_only = True
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ItemCounts:
-    """How often some items are there, with error bars.
-
-    Examples
-    --------
-    >>> import sketchlearn as sl
-    >>> fitted = sl.FrequencyEstimator(vocabulary="fit").fit(["b", "a", "b"])
-    >>> fitted.top(1)
-    item  count  from  to (95%)
-    b         2     2  2
-    """
-
-    items: list[Item]
-    """Their ids."""
-
-    counts: NDArray[np.float64]
-    """In how many rows each is, or how often in all rows together."""
-
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    """The count is between these with probability ``confidence``."""
-
-    confidence: float
-    n_rows: float
-    """Rows that were sketched."""
-
-    @property
-    def frequencies(self) -> NDArray[np.float64]:
-        """Counts over the number of rows."""
-        return self.counts / self.n_rows
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __repr__(self) -> str:
-        head = ("item", "count", "from", f"to ({100 * self.confidence:g}%)")
-        rows = zip(self.items, self.counts, self.low, self.high, strict=True)
-        lines: list[tuple[str, ...]] = [head]
-        lines += [(str(i), *(f"{x:.4g}" for x in numbers)) for i, *numbers in rows]
-        widths = [max(len(line[k]) for line in lines) for k in range(3)]
-        return "\n".join(
-            f"{item:<{widths[0]}}  {count:>{widths[1]}}  {low:>{widths[2]}}  {high}"
-            for item, count, low, high in lines
-        )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ItemMembership:
-    """Whether some items are there at all."""
-
-    items: list[Item]
-    """Their ids."""
-
-    probabilities: NDArray[np.float64]
-    """That at least one row holds the item."""
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """Whether it is more likely that the item is there."""
-        return self.probabilities > 0.5
-
-    def __len__(self) -> int:
-        return len(self.items)
 
 
 def _prior_items(prior: ItemPrior | PackedCounters) -> int:

@@ -12,7 +12,8 @@ from typing_extensions import override
 from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.items import AbstractItemEstimator, ItemMembership
+from sketchlearn.estimators.item_answers import ItemMembership
+from sketchlearn.estimators.items import AbstractItemEstimator
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     RANDOM_STATE,
@@ -149,7 +150,7 @@ class MembershipEstimator(AbstractItemEstimator):
     @property
     @override
     def _kind(self) -> CountKind:
-        return "count-sketch" if self.decoder == "joint" else "bloom"
+        return "joint-counts" if self.decoder == "joint" else "bloom"
 
     @property
     @override

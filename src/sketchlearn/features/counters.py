@@ -135,6 +135,11 @@ class CounterFeatures(AbstractItemMap):
     def weights(self) -> dict[str, NDArray[Any]]:
         return {} if self.keys is None else {"keys": self.keys[:, None]}
 
+    @property
+    @override
+    def counted(self) -> int:
+        return self.sketch_size
+
     @override
     def columns_of(self, keys: Keys) -> sp.csr_array:
         ones, starts = np.ones(len(keys), np.int64), np.arange(len(keys) + 1)

@@ -41,6 +41,14 @@ class AbstractItemMap(AbstractFeatureMap):
     row_items: int | None = None
     """No row holds more items than this, those it holds twice counted twice."""
 
+    @property
+    def counted(self) -> int:
+        """How many of the first numbers hold every item once, with no sign.
+
+        They add up to the items of all rows, and are never negative; 0 if none do.
+        """
+        return 0
+
     @abstractmethod
     def columns_of(self, keys: Keys) -> sp.csr_array:
         """Feature vectors of rows that hold one item once, shape (n, sketch_size).

@@ -21,12 +21,13 @@ from sketchlearn.features.hashing import (
     CountSketchFeatures,
 )
 from sketchlearn.features.items import AbstractItemMap
+from sketchlearn.features.joint_counts import JointCountFeatures
 from sketchlearn.features.table import TableFeatures
 from sketchlearn.rows.vocabulary import Vocabulary
 
 __all__ = ["CountKind", "count_advice", "plan_items", "plan_with_prior"]
 
-CountKind = Literal["count-sketch", "count-min", "bloom"]
+CountKind = Literal["joint-counts", "count-sketch", "count-min", "bloom"]
 
 _NOISE_STDS = 3.0
 """Standard deviations of a release's noise that a count must have to be seen."""
@@ -35,6 +36,7 @@ _HARDLY_KNOWN = 0.9
 """Share of the variance of counts that may stay open without a word."""
 
 _ITEM_TABLES: dict[str, Callable[..., AbstractItemMap]] = {
+    "joint-counts": JointCountFeatures,
     "count-sketch": CountSketchFeatures,
     "count-min": CountMinFeatures,
     "bloom": BloomFeatures,
@@ -45,7 +47,7 @@ def plan_items(
     vocabulary: Vocabulary | None,
     sketch_size: int,
     *,
-    kind: CountKind = "count-sketch",
+    kind: CountKind = "joint-counts",
     depth: int | None = None,
     row_items: int | None = None,
     seed: int = 0,
@@ -62,7 +64,7 @@ def plan_items(
         Items there are; None for an open one.
     sketch_size : int
         Most numbers.
-    kind : {"count-sketch", "count-min", "bloom"}
+    kind : {"joint-counts", "count-sketch", "count-min", "bloom"}
         The tables that items are hashed into.
     depth : int, optional
         Tables; by default as many as joint decoding reads best.
@@ -74,7 +76,7 @@ def plan_items(
     Examples
     --------
     >>> plan_items(Vocabulary(1000), 100)
-    CountSketchFeatures(n_features=1000, width=20, depth=5, seed=0, value_bound=1024.0)
+    JointCountFeatures(n_features=1000, width=20, depth=5, seed=0, value_bound=1024.0)
     >>> plan_items(Vocabulary(["a", "b"]), 100).sketch_size
     2
     """
@@ -95,6 +97,8 @@ def plan_items(
             f"{tables} tables need at least {tables} numbers, and sketch_size is "
             f"{size}."
         )
+    if kind == "joint-counts" and tables < JointCountFeatures.fewest_tables:
+        kind = "count-sketch"
     if vocabulary is not None and not vocabulary.is_listed:
         options["n_features"] = len(vocabulary)
     return _ITEM_TABLES[kind](width=size // tables, depth=tables, seed=seed, **options)

@@ -251,14 +251,14 @@ def _are_counts(times: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _refuse_count(place: Place, row: int, value: Any) -> NoReturn:
-    what = "a count that is no whole number"
+    what, said = "a count that is no whole number", ""
     if value != value:
         what = "NaN where a count should be"
     elif value < 0:
-        what = "a negative count"
+        what, said = "a negative count", "Negative values in data: "
     elif value >= LEAST_REFUSED_COUNT:
         what = "a count of 2**32 or more"
     raise RowsError(
-        f"row {row} of the input ({place.source}) holds {what}. Nothing was added. "
-        "Counts are whole numbers from 0 on."
+        f"{said}row {row} of the input ({place.source}) holds {what}. Nothing was "
+        "added. Counts are whole numbers from 0 on."
     )

@@ -39,7 +39,7 @@ def answers_of(feature_map, counts):
     found = np.zeros((feature_map.depth, len(counts)))
     for table in range(feature_map.depth):
         buckets, signs = feature_map.buckets[table], feature_map.signs[table]
-        if not feature_map.signed:
+        if feature_map.first_signed is None:
             signs = np.ones_like(signs)
         cells = np.zeros(feature_map.width)
         for bucket, sign, count in zip(buckets, signs, counts, strict=True):

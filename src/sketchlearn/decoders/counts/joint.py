@@ -48,13 +48,24 @@ class CountPosterior:
     presence : array of shape (d,)
         Probability that the count is not zero.
     channel : Channel
-        The whole law of each count, of which the others are summaries.
+        The whole law of each count beyond ``smallest``.
+    smallest : int
+        No count is smaller.
     """
 
     mean: Reals
     variance: Reals
     presence: Reals
     channel: Channel
+    smallest: int = 0
+
+    @classmethod
+    def of(cls, channel: Channel, smallest: int) -> CountPosterior:
+        """Summaries of what is known of the counts beyond the smallest."""
+        mean, variance, presence = channel.summary()
+        if smallest:
+            presence = np.ones_like(presence)
+        return cls(mean + smallest, variance, presence, channel, smallest)
 
     def take(self, items: ArrayLike) -> CountPosterior:
         """What is said of some of the items, by their place."""
@@ -64,6 +75,7 @@ class CountPosterior:
             self.variance[places],
             self.presence[places],
             self.channel.take(places),
+            self.smallest,
         )
 
     def interval(self, confidence: float) -> tuple[Reals, Reals]:
@@ -80,12 +92,13 @@ class CountPosterior:
         """
         left = (1 - confidence) / 2
         low = self.channel.quantile(left)
-        return low, np.maximum(self.channel.quantile(1 - left), low)
+        high = np.maximum(self.channel.quantile(1 - left), low)
+        return low + self.smallest, high + self.smallest
 
     def below(self, counts: ArrayLike) -> Reals:
         """Probability that each count is at most the given one."""
         given = np.broadcast_to(np.asarray(counts, np.float64), self.mean.shape)
-        return self.channel.below(given)
+        return self.channel.below(given - self.smallest)
 
 
 def best_depth(sketch_size: int) -> int:
@@ -104,6 +117,7 @@ def decode_counts(
     count: int,
     *,
     noise_variance: float = 0.0,
+    smallest: int = 0,
     largest: int | None = None,
     total: float | None = None,
     tuning: JointTuning = _JOINT_TUNING,
@@ -120,6 +134,8 @@ def decode_counts(
         Number of rows.
     noise_variance : float
         Variance of noise that was added to each number of ``z``, 0 for none.
+    smallest : int
+        Smallest count an item can have: 1 where all items are known to be there.
     largest : int, optional
         Largest count an item can have; ``count`` if a row holds an item once at most.
     total : float, optional
@@ -138,10 +154,12 @@ def decode_counts(
     >>> decoding.params.mean.round().tolist()
     [9.0, 0.0, 0.0, 0.0]
     """
-    sums = np.asarray(z, dtype=np.float64) * count
-    known = None if total is None else total * count
+    whole = np.asarray(z, dtype=np.float64) * count
+    sums = whole - smallest * columns.sum(axis=0) if smallest else whole
+    known = None if total is None else total * count - smallest * columns.shape[0]
     table = LinearTable.build(columns, sums, known)
-    grid = CountGrid.up_to(max(int(count if largest is None else largest), 1))
+    most = int(count if largest is None else largest) - smallest
+    grid = CountGrid.up_to(max(most, 1))
     passed = solve(table, sums, grid, tuning=tuning) if noise_variance == 0 else None
     if passed is None:
         passed = pass_messages(
@@ -152,13 +170,12 @@ def decode_counts(
             noise_variance=noise_variance * float(count) ** 2,
             tuning=tuning,
         )
-    mean, variance, presence = passed.channel.summary()
-    posterior = CountPosterior(mean, variance, presence, passed.channel)
-    size = float(np.linalg.norm(sums))
-    missed = float(np.linalg.norm(sums - table.columns.T @ mean))
+    posterior = CountPosterior.of(passed.channel, smallest)
+    size = float(np.linalg.norm(whole))
+    missed = float(np.linalg.norm(whole - table.columns.T @ posterior.mean))
     return Decoding(
         posterior,
         residual=missed / size if size else missed,
         n_iter=passed.n_rounds,
-        converged=passed.converged,
+        converged=passed.explains,
     )

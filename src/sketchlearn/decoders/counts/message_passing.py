@@ -32,6 +32,9 @@ Reals = NDArray[np.float64]
 _NO_SQUARES = 1e-6
 """Squares of counts that are as good as none: sums are whole numbers."""
 
+_NO_SPREAD = 1e-4
+"""A variance of counts that is as good as none."""
+
 _FITTED_ITEMS = 2048
 """Items the prior is fitted to: as many more change no share noticeably."""
 
@@ -51,6 +54,10 @@ class JointTuning:
     tolerance: float = 0.02
     """Rounds end when estimates move by this part of their standard deviation."""
 
+    unexplained: float = 3.0
+    """Numbers have so many times the variance that the items leave open: they hold
+    something else. A quarter more is what chance gives."""
+
     smallest_noise: float = 0.05
     """Standard deviation of r, in counts, that is as good as none."""
 
@@ -60,7 +67,7 @@ class JointTuning:
     lost: float = 4.0
     """Rounds end at once that leave so many times more than there was before them."""
 
-    no_worse: float = 1.2
+    no_worse: float = 2.0
     """And are begun again if they leave so many times more in the end."""
 
     largest_system: int = 2000
@@ -85,10 +92,12 @@ class Passed:
     """Where message passing ended."""
 
     channel: Channel
-    mean: Reals
     n_rounds: int
-    converged: bool
     explains: bool
+    """Whether items explain the numbers as well as they should."""
+
+    got_somewhere: bool
+    """Whether rounds left less than there was."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,22 +139,38 @@ def pass_messages(
             tuning, damping=tuning.damping / slower, n_rounds=tuning.n_rounds * slower
         )
         passed = _pass(table, sums, grid, laws, noise_variance, careful)
-        if passed.explains:
+        if passed.got_somewhere:
             return passed
-    return _unseen(table, sums, grid, laws, passed.n_rounds)
+    unseen = _unseen(table, sums, grid, laws)
+    before = table.left_over(sums, np.zeros(table.n_items))
+    spread = unseen.summary()[1]
+    explains = _explains(table, before, spread, noise_variance, tuning)
+    return Passed(unseen, passed.n_rounds, explains, False)
+
+
+def _explains(
+    table: LinearTable,
+    rest: Reals,
+    spread: Reals,
+    noise_variance: float,
+    tuning: JointTuning,
+) -> bool:
+    """Whether what is left of the numbers is what items leave open."""
+    left = float(rest @ rest) / table.freedom
+    known = float((spread * table.lengths**2).sum()) / table.freedom + noise_variance
+    return left <= tuning.unexplained * (known + tuning.smallest_noise**2)
 
 
 def _unseen(
-    table: LinearTable, sums: Reals, grid: CountGrid, laws: CountLaws, n_rounds: int
-) -> Passed:
-    """What is known where nothing explains the numbers: the mean count, if that."""
+    table: LinearTable, sums: Reals, grid: CountGrid, laws: CountLaws
+) -> Channel:
+    """What is known where nothing is seen of single items: the mean count, if that."""
     nothing = np.zeros(table.n_items)
     total = float(np.clip(table.missing(sums, nothing), 1.0, None))
     mean = min(total / table.n_items, grid.largest - 0.01)
-    prior = FittedPrior.start(laws, [mean])
+    law = laws.at_mean(mean).mean(axis=0)
     wide = np.full(table.n_items, float(grid.largest) ** 2 * 100)
-    channel = Channel(grid, prior.law, nothing + mean, wide)
-    return Passed(channel, channel.summary()[0], n_rounds, False, False)
+    return Channel(grid, law, nothing + mean, wide)
 
 
 def solve(
@@ -167,7 +192,7 @@ def solve(
     sure = np.full(len(counts), tuning.smallest_noise**2)
     flat = np.diff(np.concatenate([[-1.0], grid.tops]))
     whole = np.minimum(np.maximum(np.round(counts), 0.0), float(grid.largest))
-    return Passed(Channel(grid, flat, whole, sure), whole, 0, True, True)
+    return Passed(Channel(grid, flat, whole, sure), 0, True, True)
 
 
 def _pass(
@@ -178,15 +203,19 @@ def _pass(
     noise_variance: float,
     tuning: JointTuning,
 ) -> Passed:
-    """Rounds with one damping, until they stand still or get nowhere."""
+    """Rounds with one damping, until they stand still or get nowhere.
+
+    Rounds that do neither go around in a circle: the mean of the last half of them is
+    what they circle around.
+    """
     lengths = np.maximum(table.lengths, 1e-6)
     start = _largest_first(table, sums, lengths, tuning)
     state = _State(start, table.left_over(sums, start))
     begun = max(float(state.rest @ state.rest), 1e-300)
-    prior, before = None, start
+    prior, before, late = None, start, None
     no_prior = np.ones(grid.n_bins)
-    converged, n_rounds = False, 0
-    while n_rounds < tuning.n_rounds and not converged:
+    still, n_rounds = False, 0
+    while n_rounds < tuning.n_rounds and not still:
         if float(state.rest @ state.rest) > tuning.lost * begun:
             break
         noise = max(float(state.rest @ state.rest) / table.freedom, noise_variance)
@@ -195,16 +224,36 @@ def _pass(
         seen += table.missing(sums, seen) / table.n_items
         channel = Channel(grid, no_prior, seen, variance)
         if prior is None or n_rounds % tuning.refit_every == 0:
-            prior = _refit(prior, laws, channel, exact=table.total is not None)
+            exact = table.total is not None
+            prior = _refit(prior, laws, channel, start > 0, exact=exact)
         channel = channel.with_prior(prior.law)
         mean, spread, _ = channel.summary()
-        moved = float(np.square(mean - before).mean())
-        still = moved < tuning.tolerance**2 * (float(spread.mean()) + 1e-4)
-        converged = still and n_rounds >= 2 * tuning.refit_every
+        step = float(np.square(mean - before).mean() / (spread.mean() + _NO_SPREAD))
+        still = step < tuning.tolerance**2 and n_rounds >= 2 * tuning.refit_every
         before, n_rounds = mean, n_rounds + 1
         state = _next(table, sums, state, mean, spread, lengths, noise, tuning)
-    explains = float(state.rest @ state.rest) <= tuning.no_worse * begun + _NO_SQUARES
-    return Passed(channel, mean, n_rounds, converged and explains, explains)
+        if 2 * n_rounds > tuning.n_rounds:
+            late = _mean_of(late, channel, n_rounds - tuning.n_rounds // 2)
+    if late is not None and not still:
+        channel = late
+    lost = float(state.rest @ state.rest) > tuning.no_worse * begun + _NO_SQUARES
+    explains = _explains(table, state.rest, spread, noise_variance, tuning)
+    return Passed(channel, n_rounds, explains, not lost)
+
+
+def _mean_of(late: Channel | None, new: Channel, number: int) -> Channel:
+    """The mean of rounds, of which the new one is the ``number``-th."""
+    if late is None:
+        return new
+    seen, variance, prior = (
+        old + (one - old) / number
+        for old, one in (
+            (late.seen, new.seen),
+            (late.variance, new.variance),
+            (late.prior, new.prior),
+        )
+    )
+    return Channel(new.grid, prior, seen, variance)
 
 
 def _largest_first(
@@ -232,19 +281,26 @@ def _largest_first(
 
 
 def _refit(
-    prior: FittedPrior | None, laws: CountLaws, channel: Channel, *, exact: bool
+    prior: FittedPrior | None,
+    laws: CountLaws,
+    channel: Channel,
+    large: NDArray[np.bool_],
+    *,
+    exact: bool,
 ) -> FittedPrior:
     """The prior that explains what is seen of the items now.
 
-    The mean count is that of what is seen: exactly if the sum of counts is known, and
-    else one of three within a standard deviation.
+    The mean count is that of what is seen, of all items or without those that stand
+    out: exactly if the sum of counts is known, and else one of three within a standard
+    deviation.
     """
     n_items, items = len(channel.seen), None
     error = 0.0 if exact else float(np.sqrt(channel.variance.mean() / n_items))
-    middle = float(channel.seen.mean())
     least, most = min(0.5 / n_items, 0.5), channel.grid.largest - 0.01
     offsets = (0.0,) if exact else (-error, 0.0, error)
-    means = [min(max(middle + offset, least), most) for offset in offsets]
+    others = channel.seen[~large] if not large.all() else channel.seen
+    middles = (float(channel.seen.mean()), float(others.mean()))
+    means = [min(max(m + off, least), most) for m in middles for off in offsets]
     if n_items > _FITTED_ITEMS:
         channel, items = _representatives(channel)
     prior = prior or FittedPrior.start(laws, means)

@@ -29,7 +29,7 @@ from sketchlearn.decoders.counts.gaussian import GaussianCounts
 from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.joint import CountPosterior, decode_counts
 from sketchlearn.decoders.counts.linear import decode_linear
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RemovalError
 from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.hashing import (
     BloomFeatures,
@@ -37,6 +37,7 @@ from sketchlearn.features.hashing import (
     CountSketchFeatures,
 )
 from sketchlearn.features.items import AbstractItemMap
+from sketchlearn.features.joint_counts import JointCountFeatures
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.items import Keys
 from sketchlearn.sketching.sketch import Sketch
@@ -91,6 +92,11 @@ class CountReading:
             )
         count = max(round(sketch.count), 1)
         if isinstance(sketch, Sketch):
+            if (sketch.pooled[: item_map.counted] < 0).any():
+                raise RemovalError(
+                    "this sketch holds items fewer than no times: rows were taken out "
+                    "of it that it never had. Forget only what was added."
+                )
             return cls(item_map, sketch.pooled, count, 0.0, sketch.pooling)
         noise = (sketch.noise_std / sketch.count) ** 2
         return cls(item_map, sketch.mean, count, noise, sketch.pooling)
@@ -100,10 +106,24 @@ class CountReading:
         """Summed features."""
         return self.pooled * (self.count if self.pooling == "mean" else 1)
 
-    def decode(self, keys: Keys, prior: ItemPrior | None = None) -> Decoding[Any]:
+    @property
+    def items_in_a_row(self) -> float | None:
+        """Mean number of items of a row, where the sketch shows it.
+
+        A release's noise is in it, shared by all items, and small for each of them.
+        """
+        shown = self.item_map.counted
+        if not shown:
+            return None
+        return max(float(self.totals[:shown].sum()), 1.0) / self.count
+
+    def decode(
+        self, keys: Keys, prior: ItemPrior | None = None, *, all_there: bool = False
+    ) -> Decoding[Any]:
         """Counts of items that are all there are, decoded together.
 
-        With a prior from training rows, by the best linear estimate.
+        With a prior from training rows, by the best linear estimate. ``all_there`` is
+        the word that every item was counted at least once.
         """
         if self.pooling not in ("mean", "sum") or self.is_bloom:
             raise FeatureMapError(
@@ -117,7 +137,13 @@ class CountReading:
         held = self.item_map.row_items
         largest = self.count * (_TIMES_IN_A_ROW if held is None else held)
         return decode_counts(
-            columns, mean, self.count, noise_variance=noise, largest=largest
+            columns,
+            mean,
+            self.count,
+            noise_variance=noise,
+            smallest=int(all_there),
+            largest=largest,
+            total=self.items_in_a_row,
         )
 
     def look_up(
@@ -185,18 +211,19 @@ class CountReading:
                 return decode_count_min(
                     columns, self.totals, width=width, confidence=confidence
                 )
-            case CountSketchFeatures(width=width), "median" | "mean":
+            case CountSketchFeatures() | JointCountFeatures(), "median" | "mean":
+                counted = self.item_map.counted  # tables without signs have a bias
                 return decode_count_sketch(
-                    columns,
-                    self.totals,
-                    width=width,
+                    columns[:, counted:],
+                    self.totals[counted:],
+                    width=self.item_map.width,
                     confidence=confidence,
                     combine=answer,
                 )
         raise FeatureMapError(
             f"{type(self.item_map).__name__} has no tables to take the {answer} of: "
             "the minimum is for CountMinFeatures, median and mean for "
-            "CountSketchFeatures."
+            "CountSketchFeatures and JointCountFeatures."
         )
 
     def find(self, keys: Keys) -> Presence:

@@ -22,6 +22,7 @@ from sketchlearn.features.hashing import (
     CountMinFeatures,
     CountSketchFeatures,
 )
+from sketchlearn.features.joint_counts import JointCountFeatures
 
 __all__ = [
     "Answers",
@@ -46,6 +47,7 @@ _ROUNDING_ERROR = 1e-15
 _MAPS: Mapping[str, Any] = {
     "count-min": CountMinFeatures,
     "count-sketch": CountSketchFeatures,
+    "joint-counts": JointCountFeatures,
     "bloom": BloomFeatures,
 }
 

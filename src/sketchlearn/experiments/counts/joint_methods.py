@@ -1,4 +1,4 @@
-r"""Ours: all items decoded together, from a Count-Sketch of few tables.
+r"""Ours: all items decoded together, from few tables, the first without signs.
 
 Sets that are narrower than the sketch have a counter for each item, and are exact.
 """
@@ -47,7 +47,7 @@ def joint_in_as_many_bytes(
         return exact_answers(batch, question)
     for bits in range(2, 33):
         table = _joint_table(room // bits)
-        _, sums = hashed_sums(batch, seed, kind="count-sketch", table=table)
+        _, sums = hashed_sums(batch, seed, kind="joint-counts", table=table)
         if bits_of(sums) <= bits:
             break
     return _decoded(batch, seed, table, question)
@@ -57,7 +57,7 @@ def bloom_in_as_many_bits(
     batch: SetBatch, seed: int, *, size: int, question: Question
 ) -> Answers:
     """A Bloom filter of the bits of :func:`joint_answers`, at its best depth here."""
-    _, sums = hashed_sums(batch, seed, kind="count-sketch", table=_joint_table(size))
+    _, sums = hashed_sums(batch, seed, kind="joint-counts", table=_joint_table(size))
     room = bits_of(sums) * size
     if batch.n_items <= room:
         return exact_answers(batch, question)
@@ -76,10 +76,11 @@ def _joint_table(size: int) -> Table:
 
 
 def _decoded(batch: SetBatch, seed: int, table: Table, question: Question) -> Answers:
-    columns, sums = hashed_sums(batch, seed, kind="count-sketch", table=table)
+    columns, sums = hashed_sums(batch, seed, kind="joint-counts", table=table)
     answers = np.empty(batch.counts.shape)
-    for number, one in enumerate(sums):
-        found = decode_counts(columns, one / batch.n_rows, batch.n_rows).params
+    for number, one in enumerate(sums / batch.n_rows):
+        total = one[: table.width].sum()
+        found = decode_counts(columns, one, batch.n_rows, total=total).params
         counted = question == "frequency"
         answers[number] = found.mean / batch.n_rows if counted else found.presence
     return Answers(answers.clip(0.0, 1.0), table.size, bits_of(sums))

@@ -248,3 +248,62 @@ def test_a_sketch_of_numbers_is_refused():
     numbers = sl.sketch_rows(np.eye(3), sl.MomentFeatures(3))
     with pytest.raises(FeatureMapError, match="not of items"):
         sl.FrequencyEstimator(3).fit_sketch(numbers)
+
+
+def test_merging_takes_over_the_items_that_the_other_one_found():
+    left = sl.FrequencyEstimator("fit", sketch_size=100).fit(["a", "b", "b"])
+    right = sl.FrequencyEstimator("fit", sketch_size=100).fit(["c", "b"])
+    left.merge(right)
+    assert dict(zip(left.vocabulary_.items, left.counts_.round(), strict=True)) == {
+        "a": 1,
+        "b": 3,
+        "c": 1,
+    }
+
+
+def test_items_that_were_collected_are_there_until_some_are_forgotten():
+    rng = np.random.default_rng(0)
+    ids = rng.zipf(1.3, 3000) % 500
+    make = sl.FrequencyEstimator("fit", sketch_size=50)
+    fitted = make.fit(ids[:2000]).partial_fit(ids[2000:])
+    found = fitted.query(np.unique(ids))
+    assert found.low.min() >= 1
+    assert sl.MembershipEstimator("fit", sketch_size=50).fit(ids).membership_.min() == 1
+
+    fitted.forget(ids[:1000])  # nobody knows of which items all are gone
+    assert fitted.query(np.unique(ids)).low.min() == 0
+
+    other = sl.FrequencyEstimator(list(np.unique(ids)), sketch_size=50)
+    other.fit_sketch(clone(make).fit(ids).sketch_)  # nobody said they are there
+    assert other.query(np.unique(ids)).low.min() == 0
+
+
+@pytest.mark.parametrize("decoder", ["joint", "count-min", "count-sketch"])
+def test_an_item_that_was_never_collected_cannot_be_forgotten(decoder):
+    fitted = sl.FrequencyEstimator("fit", decoder=decoder).fit(["a", "b", "b"])
+    before = fitted.sketch_.digest
+    with pytest.raises(RemovalError, match="1 of the items of .* never added"):
+        fitted.forget(["c"])
+    assert fitted.sketch_.digest == before
+    assert fitted.vocabulary_.items == ["a", "b"]
+
+
+@pytest.mark.parametrize("decoder", ["joint", "count-min"])
+@pytest.mark.parametrize("vocabulary", [5, 5000, None])
+def test_forgetting_more_than_there_was_is_refused(vocabulary, decoder):
+    fitted = sl.FrequencyEstimator(vocabulary, decoder=decoder).fit([1, 2, 2])
+    before = fitted.sketch_.digest
+    with pytest.raises(RemovalError, match="fewer than no times"):
+        fitted.forget([3])
+    assert fitted.sketch_.digest == before
+
+
+def test_a_vocabulary_shows_its_first_items():
+    fruit = sl.Vocabulary(["fig", "plum", "kiwi", "pear"])
+    assert repr(fruit) == "Vocabulary of 4 items: 'fig', 'plum', 'kiwi', ..."
+
+
+@pytest.mark.parametrize("rows", [["a"], ["a", "b"], [["a", "b"], ["b"]]])
+def test_what_is_known_exactly_needs_no_warning(rows):
+    fitted = sl.FrequencyEstimator("fit", sketch_size=100).fit(rows)
+    assert fitted.counts_.sum() == pytest.approx(sum(map(len, rows)))

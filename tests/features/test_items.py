@@ -180,3 +180,16 @@ def test_counters_of_keys_count_them():
 def test_a_map_that_makes_no_sense_is_refused(build, message):
     with pytest.raises(FeatureMapError, match=message):
         build()
+
+
+def test_the_first_table_of_joint_counts_has_no_signs():
+    phi = MAPS["joint-counts"]
+    rows = np.random.default_rng(0).integers(0, 4, (20, D)).astype(float)
+    features, signed = phi(rows), CountSketchFeatures(D, width=5, depth=3, seed=2)(rows)
+    np.testing.assert_array_equal(features[:, :5].sum(axis=1), rows.sum(axis=1))
+    np.testing.assert_array_equal(
+        features[:, :5], CountMinFeatures(D, width=5, depth=3, seed=2)(rows)[:, :5]
+    )
+    np.testing.assert_array_equal(features[:, 5:], signed[:, 5:])
+    with pytest.raises(FeatureMapError, match="at least 2 tables"):
+        JointCountFeatures(D, width=5, depth=1)

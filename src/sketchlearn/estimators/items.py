@@ -150,11 +150,11 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def _sketch_gone(self, rows: Any) -> Sketch:
         sketch = super()._sketch_alike(rows)
         if _is_fitted(self.vocabulary) and self._found is not None:
-            strange = np.flatnonzero(self._found.find(rows.vocabulary.keys) < 0)
-            if len(strange):
-                item = rows.vocabulary.take(strange[:1])[0]
+            strange = int((self._found.find(rows.vocabulary.keys) < 0).sum())
+            if strange:
                 raise RemovalError(
-                    f"the item {item!r} was never added. Nothing was forgotten."
+                    f"{strange} of the items of {rows.source} were never added. "
+                    "Nothing was forgotten."
                 )
         return sketch
 

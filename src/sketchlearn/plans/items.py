@@ -35,6 +35,9 @@ _NOISE_STDS = 3.0
 _HARDLY_KNOWN = 0.9
 """Share of the variance of counts that may stay open without a word."""
 
+_KNOWN = 0.01
+"""Variance of a count, a whole number, that is as good as known."""
+
 _ITEM_TABLES: dict[str, Callable[..., AbstractItemMap]] = {
     "joint-counts": JointCountFeatures,
     "count-sketch": CountSketchFeatures,
@@ -135,7 +138,7 @@ def count_advice(reading: CountReading, decoding: Decoding[Any]) -> list[str]:
         )
     left = float(found.variance.mean())
     spread = float(found.mean.var()) + left
-    if spread and left > _HARDLY_KNOWN * spread:
+    if left > max(_HARDLY_KNOWN * spread, _KNOWN):
         said.append(
             f"this sketch leaves {100 * left / spread:.0f}% of the variance of the "
             f"counts open: {reading.item_map.sketch_size} numbers are too few for "

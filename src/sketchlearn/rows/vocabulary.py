@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sketchlearn.errors import RowsError
+from sketchlearn.errors import RowsError, quote
 from sketchlearn.rows.ids import Ids, Place, arrow_of, ids_of
 from sketchlearn.rows.items import Keys
 from sketchlearn.rows.keys import Texts, integer_keys
@@ -76,6 +76,13 @@ class Vocabulary:
         if isinstance(self.declared, int):
             return self.declared
         return len(self.declared)
+
+    def __repr__(self) -> str:
+        if isinstance(self.declared, int):
+            return f"Vocabulary({self.declared})"
+        first = ", ".join(map(quote, self.take(range(min(3, len(self))))))
+        more = ", ..." if len(self) > 3 else ""
+        return f"Vocabulary of {len(self)} items: {first}{more}"
 
     @property
     def is_listed(self) -> bool:
@@ -147,7 +154,10 @@ def _listed(declared: Any, ids: Ids, place: Place) -> pa.Array:
 
 
 def refuse_unknown(place: Place, position: int) -> NoReturn:
-    """Say where the data hold an item that was not declared."""
+    """Say where the data hold an item that was not declared.
+
+    Not which: ids may be of people, and messages go where data must not.
+    """
     raise RowsError(
         f"the item in {place.of(position)} is not in the declared vocabulary. Nothing "
         "was added. Declare a vocabulary that has it, or leave the vocabulary open."

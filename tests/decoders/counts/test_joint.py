@@ -219,3 +219,37 @@ def test_items_of_one_column_have_one_law():
 def test_depth_leaves_buckets():
     assert best_depth(100) == 5
     assert [best_depth(m) for m in (1, 10)] == [1, 2]
+
+
+def test_a_smallest_count_is_kept_and_sharpens_what_is_said():
+    rng = np.random.default_rng(0)
+    counts = 1 + draw_zipf_counts(rng, 400, 60, 1.0)[0]
+    columns = hashed_columns(rng, 400, 16, 5)
+    known = decode(columns, counts, 61, smallest=1).params
+    free = decode(columns, counts, 61).params
+    assert known.mean.min() >= 1
+    assert known.interval(0.99)[0].min() >= 1
+    assert (known.presence == 1).all()
+    assert (known.below(np.zeros(400)) == 0).all()
+    assert np.mean((known.mean - counts) ** 2) < np.mean((free.mean - counts) ** 2)
+
+
+def test_a_known_sum_makes_small_sketches_as_good_as_the_mean():
+    rng = np.random.default_rng(1)
+    errors, spread = [], []
+    for _ in range(5):
+        counts = rng.binomial(100, 0.3, size=1000)
+        columns = hashed_columns(rng, 1000, 5, 2)
+        found = decode(columns, counts, 100, total=counts.sum() / 100).params
+        errors.append(np.mean((found.mean - counts) ** 2))
+        spread.append(counts.var())
+    assert np.mean(errors) < 1.2 * np.mean(spread)
+
+
+def test_numbers_that_hold_other_items_are_not_explained():
+    rng = np.random.default_rng(2)
+    counts = draw_zipf_counts(rng, 600, 100, 0.5)[0]
+    columns = hashed_columns(rng, 600, 60, 5)
+    assert decode(columns, counts, 100).converged
+    known = sp.csr_array(columns[:150])
+    assert not decode_counts(known, columns.T @ counts / 100, 100).converged

@@ -32,6 +32,7 @@ DECODERS = {
     "frequency-parallel-ternary-100": "model.decoder().decode(sketch).params",
     "membership-parallel-100": "model.decoder().decode(sketch).params",
     "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centers",
+    "count-laws": "sl.FrequencyEstimator(60).fit_sketch(sketch).counts_",
 }
 MAPS = {
     "pca-equivariant": lambda model: sl.CrossMomentFeatures(12, 3),
@@ -42,6 +43,7 @@ MAPS = {
     "frequency-parallel-ternary-100": lambda model: model.feature_map(),
     "membership-parallel-100": lambda model: model.feature_map(),
     "kmeans-ckm-196": lambda model: model.feature_map(12, 1000),
+    "count-laws": lambda model: sl.JointCountFeatures(60, width=10, depth=4),
 }
 
 
@@ -85,6 +87,7 @@ MODELS = pytest.mark.parametrize(
         "frequency-parallel-ternary-100",
         "membership-parallel-100",
         "kmeans-ckm-196",
+        "count-laws",
     ],
 )
 
@@ -105,7 +108,7 @@ def test_every_shipped_model_decodes_the_same_numbers(name, tmp_path):
     phi = MAPS[name](model)
     rows = np.pad(ROWS, ((0, 0), (0, phi.n_features - ROWS.shape[1])))
     sketch = sl.sketch_rows(rows, phi)
-    expected = eval(DECODERS[name], {"model": model, "sketch": sketch})
+    expected = eval(DECODERS[name], {"sl": sl, "model": model, "sketch": sketch})
     setup = f"model = sl.load_model({name!r})"
     found = decoded(sketch, setup, DECODERS[name], tmp_path)
     assert np.array_equal(found, expected)

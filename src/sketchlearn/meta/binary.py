@@ -20,6 +20,9 @@ KEPT_COLUMNS = 1000
 MOST_CATEGORIES = 10
 """A column of so few different values is one of categories."""
 
+_DARKEST = 127
+"""Pixels above are 1. 8-bit tables without such a number are no images."""
+
 
 def binary_rows(
     data: MetaDataset, *, n_columns: int = KEPT_COLUMNS, seed: int = 0
@@ -48,8 +51,8 @@ def binary_rows(
            [0, 1, 0, 0, 0, 1]], dtype=uint8)
     """
     rows = data.rows
-    if rows.dtype == np.uint8:
-        binary = (rows > 127).astype(np.uint8)
+    if rows.dtype == np.uint8 and rows.max() > _DARKEST:
+        binary = (rows > _DARKEST).astype(np.uint8)
     elif rows.dtype.itemsize == 1 and rows.min() >= 0 and rows.max() <= 1:
         binary = rows.astype(np.uint8)
     else:

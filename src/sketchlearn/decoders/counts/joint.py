@@ -149,10 +149,13 @@ def decode_counts(
 
     Examples
     --------
-    >>> columns = sp.csr_array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [-1, 1, 0]])
-    >>> decoding = decode_counts(columns, [0.9, 0.0, 0.9], 10)
-    >>> decoding.params.mean.round().tolist()
-    [9.0, 0.0, 0.0, 0.0]
+    >>> from sketchlearn import JointCountFeatures
+    >>> items, counts = np.arange(200, dtype=np.uint64), np.zeros(200)
+    >>> counts[[3, 70]] = 9, 4
+    >>> columns = JointCountFeatures(200, width=12, depth=5).columns_of(items)
+    >>> decoding = decode_counts(columns, columns.T @ counts / 10, 10)
+    >>> decoding.params.mean[[3, 70, 71]].round().tolist()
+    [9.0, 4.0, 0.0]
     """
     whole = np.asarray(z, dtype=np.float64) * count
     sums = whole - smallest * columns.sum(axis=0) if smallest else whole

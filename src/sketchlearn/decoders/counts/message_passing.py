@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.counts.channel import Channel
+from sketchlearn.decoders.counts.fitted_prior import Energy, refit_prior
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
-from sketchlearn.decoders.counts.prior import CountLaws, FittedPrior, PriorTuning
+from sketchlearn.decoders.counts.prior import CountLaws, PriorTuning
 
 __all__ = ["JointTuning", "Passed", "pass_messages", "solve"]
 
@@ -34,9 +35,6 @@ _NO_SQUARES = 1e-6
 
 _NO_SPREAD = 1e-4
 """A variance of counts that is as good as none."""
-
-_FITTED_ITEMS = 2048
-"""Items the prior is fitted to: as many more change no share noticeably."""
 
 
 @final
@@ -213,6 +211,7 @@ def _pass(
     state = _State(start, table.left_over(sums, start))
     begun = max(float(state.rest @ state.rest), 1e-300)
     prior, before, late = None, start, None
+    energy = _energy(table, sums, noise_variance)
     no_prior = np.ones(grid.n_bins)
     still, n_rounds = False, 0
     while n_rounds < tuning.n_rounds and not still:
@@ -225,7 +224,7 @@ def _pass(
         channel = Channel(grid, no_prior, seen, variance)
         if prior is None or n_rounds % tuning.refit_every == 0:
             exact = table.total is not None
-            prior = _refit(prior, laws, channel, start > 0, exact=exact)
+            prior = refit_prior(prior, laws, channel, start > 0, energy, exact=exact)
         channel = channel.with_prior(prior.law)
         mean, spread, _ = channel.summary()
         step = float(np.square(mean - before).mean() / (spread.mean() + _NO_SPREAD))
@@ -239,6 +238,14 @@ def _pass(
     lost = float(state.rest @ state.rest) > tuning.no_worse * begun + _NO_SQUARES
     explains = _explains(table, state.rest, spread, noise_variance, tuning)
     return Passed(channel, n_rounds, explains, not lost)
+
+
+def _energy(table: LinearTable, sums: Reals, noise_variance: float) -> Energy:
+    """What the squares of the numbers say, before any item is taken out."""
+    rest = table.left_over(sums, np.zeros(table.n_items))
+    square = max(float(rest @ rest) / table.freedom, _NO_SQUARES)
+    load = float((table.lengths**2).sum()) / table.freedom
+    return Energy(square, table.freedom, load, noise_variance, bool(table.common.any()))
 
 
 def _mean_of(late: Channel | None, new: Channel, number: int) -> Channel:
@@ -278,45 +285,6 @@ def _largest_first(
             break
         counts, rest = taken, left
     return counts
-
-
-def _refit(
-    prior: FittedPrior | None,
-    laws: CountLaws,
-    channel: Channel,
-    large: NDArray[np.bool_],
-    *,
-    exact: bool,
-) -> FittedPrior:
-    """The prior that explains what is seen of the items now.
-
-    The mean count is that of what is seen, of all items or without those that stand
-    out: exactly if the sum of counts is known, and else one of three within a standard
-    deviation.
-    """
-    n_items, items = len(channel.seen), None
-    error = 0.0 if exact else float(np.sqrt(channel.variance.mean() / n_items))
-    least, most = min(0.5 / n_items, 0.5), channel.grid.largest - 0.01
-    offsets = (0.0,) if exact else (-error, 0.0, error)
-    others = channel.seen[~large] if not large.all() else channel.seen
-    middles = (float(channel.seen.mean()), float(others.mean()))
-    means = [min(max(m + off, least), most) for m in middles for off in offsets]
-    if n_items > _FITTED_ITEMS:
-        channel, items = _representatives(channel)
-    prior = prior or FittedPrior.start(laws, means)
-    return prior.refit(laws, means, channel.likelihood, items)
-
-
-def _representatives(channel: Channel) -> tuple[Channel, Reals]:
-    """The largest items one by one, the others by evenly spaced ones."""
-    order = np.argsort(channel.seen)
-    n_top = _FITTED_ITEMS // 4
-    bulk = np.linspace(0, len(order) - n_top, _FITTED_ITEMS - n_top + 1).astype(int)
-    chosen = np.concatenate(
-        [order[(bulk[:-1] + bulk[1:]) // 2], order[len(order) - n_top :]]
-    )
-    items = np.concatenate([np.diff(bulk), np.ones(n_top)]).astype(np.float64)
-    return channel.take(chosen), items
 
 
 def _next(

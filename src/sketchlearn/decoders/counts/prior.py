@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, expit, logit
 
 from sketchlearn.decoders.counts.grid import CountGrid
+from sketchlearn.decoders.counts.learned_laws import LearnedLaws
 
-__all__ = ["CountLaws", "PriorTuning"]
+__all__ = ["SMALLEST_SHARE", "CountLaws", "PriorTuning", "binomial_laws"]
 
 Reals = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ _PLACE_STEP = 0.1
 """Distance of the places of a law, in log-odds: between them it is mixed of both, which
 must not make it wider than a binomial law of a hundred rows is."""
 
-_SMALLEST_SHARE = 1e-12
+SMALLEST_SHARE = 1e-12
 """No count is impossible, and no law is ever given up."""
 
 
@@ -69,6 +70,9 @@ class PriorTuning:
     """Odds of each of them against a law whose mean is fitted: the mean of items in
     signed tables is not well known, and a fitted one keeps its errors."""
 
+    learned: float = 100.0
+    """Odds of all learned laws together against one of the others."""
+
     trust: float = 1000.0
     """Items that the weights of single shapes count for in a mixture of them."""
 
@@ -91,22 +95,35 @@ class CountLaws:
         Laws that have their place: the Zipf laws of the paper.
     trust : float
         Items that the weights of single shapes count for.
+    odds : array of shape (K,)
+        Odds of each shape before anything is seen.
+    middles : array of shape (B,)
+        Count that each bin stands for.
     favour : float
-        Odds of a fixed law against another.
+        Odds of a fixed law.
     """
 
     bank: Reals
     means: Reals
     fixed: Reals
     trust: float
+    odds: Reals
+    middles: Reals
     favour: float = 1.0
 
     @classmethod
     def build(
-        cls, grid: CountGrid, n_items: int, tuning: PriorTuning = _PRIOR_TUNING
+        cls,
+        grid: CountGrid,
+        n_items: int,
+        tuning: PriorTuning = _PRIOR_TUNING,
+        learned: LearnedLaws | None = None,
     ) -> CountLaws:
-        """The dictionary for so many items on a grid."""
-        return _build(grid.largest, n_items, tuning)
+        """The dictionary for so many items on a grid.
+
+        With the learned laws of the package, or others.
+        """
+        return _build(grid.largest, n_items, tuning, learned or LearnedLaws.packaged())
 
     @property
     def n_shapes(self) -> int:
@@ -122,77 +139,23 @@ class CountLaws:
         part = np.clip((mean - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)[:, None]
         left_law, right_law = self.bank[shape, right - 1], self.bank[shape, right]
         laws: Reals = (1 - part) * left_law + part * right_law
-        return laws + _SMALLEST_SHARE
+        return laws + SMALLEST_SHARE
 
     def at_means(self, means: Sequence[float]) -> Reals:
         """Fixed laws, and all shapes where they have each of the means."""
         return np.concatenate([self.fixed, *(self.at_mean(mean) for mean in means)])
 
-
-@dataclass(frozen=True, eq=False)
-class FittedPrior:
-    """Shares of shapes and the law they make.
-
-    Parameters
-    ----------
-    shares : array of shape (K,)
-        Share of each shape.
-    law : array of shape (B,)
-        Probability of each bin.
-    """
-
-    shares: Reals
-    law: Reals
-
-    @classmethod
-    def start(cls, laws: CountLaws, means: Sequence[float]) -> FittedPrior:
-        """All shapes at all means alike."""
-        masses = laws.at_means(means)
-        shares = np.full(len(masses), 1 / len(masses))
-        return cls(shares, shares @ masses)
-
-    def refit(
-        self,
-        laws: CountLaws,
-        means: Sequence[float],
-        likelihood: Reals,
-        items: Reals | None = None,
-    ) -> FittedPrior:
-        r"""The prior that explains what was seen better.
-
-        With :math:`Z_{jk}` the likelihood of item j under shape k,
-
-        .. math::
-            q_k \propto \prod_j Z_{jk}, \qquad
-            n_k = \sum_j \frac{w_k Z_{jk}}{\sum_l w_l Z_{jl}}, \qquad
-            w_k' = \frac{c\, q_k + n_k}{c + d}.
-
-        Parameters
-        ----------
-        laws : CountLaws
-            The dictionary.
-        means : sequence of floats
-            What the mean count may be; always as many.
-        likelihood : array of shape (n, B)
-            Likelihood of each bin for each of n items, or kinds of items.
-        items : array of shape (n,), optional
-            How many items each row of the likelihood stands for.
-        """
-        masses = laws.at_means(means)
-        items = np.ones(len(likelihood)) if items is None else items
-        evidence = likelihood @ masses.T + 1e-300
-        alone = items @ np.log(evidence)
-        alone[: len(laws.fixed)] += np.log(laws.favour)
-        alone = np.exp(alone - alone.max())
-        parts = evidence * self.shares
-        mixed = (items / parts.sum(axis=1)) @ parts
-        weighted = laws.trust * alone / alone.sum() + mixed
-        shares = np.maximum(weighted / weighted.sum(), _SMALLEST_SHARE)
-        return FittedPrior(shares, shares @ masses)
+    def log_odds(self, n_means: int) -> Reals:
+        """Log-odds of each of the laws that :meth:`at_means` gives for so many."""
+        fixed = np.full(len(self.fixed), self.favour)
+        odds: Reals = np.log(np.concatenate([fixed, np.tile(self.odds, n_means)]))
+        return odds
 
 
 @lru_cache(maxsize=8)
-def _build(largest: int, n_items: int, tuning: PriorTuning) -> CountLaws:
+def _build(
+    largest: int, n_items: int, tuning: PriorTuning, learned: LearnedLaws
+) -> CountLaws:
     grid = CountGrid.up_to(largest)
     lowest = float(-np.log(largest) - tuning.rarest)
     places = np.arange(lowest, _TOP_LOGIT + _LOGIT_STEP, _LOGIT_STEP)
@@ -202,15 +165,18 @@ def _build(largest: int, n_items: int, tuning: PriorTuning) -> CountLaws:
         _narrow_laws(places, middles),
         *_bells(places, middles, tuning),
     ]
-    binomial = _binomial(grid, places)
+    weights = np.concatenate([np.ones(len(odds)), tuning.learned * learned.weights])
+    odds += list(learned.odds(places, middles))
+    binomial = binomial_laws(grid, places)
     bank = np.array(odds) @ binomial
     bank /= bank.sum(axis=2, keepdims=True)
-    fixed = _paper_laws(places, n_items, tuning) @ binomial + _SMALLEST_SHARE
+    fixed = _paper_laws(places, n_items, tuning) @ binomial + SMALLEST_SHARE
     means = np.maximum.accumulate(bank @ grid.middles, axis=1)
-    return CountLaws(bank, means, fixed, tuning.trust, tuning.favour)
+    rest = (tuning.trust, weights, grid.middles, tuning.favour)
+    return CountLaws(bank, means, fixed, *rest)
 
 
-def _binomial(grid: CountGrid, places: Reals) -> Reals:
+def binomial_laws(grid: CountGrid, places: Reals) -> Reals:
     """Law of the count at each log-odds, shape (len(places) + 2, B): p from 0 to 1."""
     p = np.concatenate([[0.0], expit(places), [1.0]])[:, None]
     upto = bdtr(grid.tops, grid.largest, p)

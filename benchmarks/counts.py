@@ -54,12 +54,12 @@ def hashed_columns(rng, n_items, size, depth, *, signed=True):
     return sp.csr_array(data, shape=(n_items, size))
 
 
-def one_by_one(columns, counts, summary):
-    """Count-Min and Count-Sketch: a summary of an item's numbers."""
+def one_by_one(columns, counts, n_rows, summary):
+    """Count-Min and Count-Sketch: a summary of an item's numbers, cut to 0..N."""
     sums = columns.T @ counts
     depth = columns.indptr[1]
     seen = columns.data * sums[columns.indices]
-    return summary(seen.reshape(-1, depth), axis=1)
+    return np.clip(summary(seen.reshape(-1, depth), axis=1), 0, n_rows)
 
 
 def depths(size):
@@ -75,7 +75,10 @@ def joint_columns(rng, n_items, size):
 
 
 def decode(columns, counts, n_rows, **options):
-    """As the estimators do, which read the sum of all counts off the first table."""
+    """As the estimators do: the sum of all counts is read off the first table.
+
+    No row holds an item twice, which estimators know of ids and of tables.
+    """
     z, total = columns.T @ counts / n_rows, counts.sum() / n_rows
     return decode_counts(columns, z, n_rows, total=total, **options)
 
@@ -101,12 +104,12 @@ def zipf(options):
             bars.append(found.variance.mean() / N**2)
             mean.append(counts.var() / N**2)
             if place < options.rival_sets:
-                dense = columns.T.toarray()
+                dense = hashed_columns(rng, d, m, best_depth(m)).T.toarray()
                 best = nnls(dense, dense @ counts, maxiter=20 * d)[0]
                 least.append(np.mean((best - counts) ** 2) / N**2)
                 for (signed, depth), kept in rivals.items():
                     table = hashed_columns(rng, d, m, depth, signed=bool(signed))
-                    one = one_by_one(table, counts, np.median if signed else np.min)
+                    one = one_by_one(table, counts, N, np.median if signed else np.min)
                     kept.append(np.mean((one - counts) ** 2) / N**2)
         mse, error = mean_and_error(errors)
         tuned = [
@@ -224,7 +227,7 @@ def large(options):
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     error = np.sqrt(np.mean((found.params.mean - counts) ** 2))
     signed = hashed_columns(rng, d, m, 5)
-    median = np.sqrt(np.mean((one_by_one(signed, counts, np.median) - counts) ** 2))
+    median = np.sqrt(np.mean((one_by_one(signed, counts, N, np.median) - counts) ** 2))
     print(f"{seconds:.1f} s ({own:.1f} s of a core), {memory:.0f} MB of memory in all")
     print(f"{found.n_iter} rounds, converged: {found.converged}")
     print(f"root mean square error {error:.1f}, Count-Sketch x {median / error:.1f}")

@@ -32,8 +32,8 @@ from sketchlearn.decoders.counts.linear import decode_linear, principal_table
 from sketchlearn.decoders.counts.packed import read_counters
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.experiments.counts.sets import (
-    FREQUENCY,
-    MEMBERSHIP,
+    FREQUENCIES,
+    MEMBERSHIPS,
     BinarySet,
     load_binary_sets,
     printed_errors,
@@ -159,8 +159,8 @@ def main():
     if options.shift:
         sets = [shifted(data) for data in sets]
     for task, all_rows in (
-        (FREQUENCY, FREQUENCY_ROWS),
-        (MEMBERSHIP, (MEMBERSHIP_ROWS,)),
+        (FREQUENCIES, FREQUENCY_ROWS),
+        (MEMBERSHIPS, (MEMBERSHIP_ROWS,)),
     ):
         printed = printed_errors(options.data, task).get("SQ (f)", {})
         for n_rows in all_rows:

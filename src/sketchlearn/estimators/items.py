@@ -19,6 +19,7 @@ from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.decoders.counts.reading import CountReading, Counts
 from sketchlearn.errors import (
     ConvergenceWarning,
+    FeatureMapError,
     FeatureMapMismatch,
     RemovalError,
     RowsError,
@@ -38,7 +39,7 @@ from sketchlearn.rows.ids import Place, ids_of
 from sketchlearn.rows.items import Keys
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
-from sketchlearn.sketching.lineage import Lineage
+from sketchlearn.sketching.lineage import MINUS, Lineage
 from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.sketch import Sketch
 
@@ -54,6 +55,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     row_items: int | None
     column: str | int | None
     prior: ItemPrior | PackedCounters | None
+    decoder: str
     random_state: int
     reads_items = True
     """Rows are opened by ``open_items``, and not as numbers."""
@@ -63,6 +65,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     _runs: frozenset[str] = frozenset()
     """The passes over rows whose items were all collected."""
+
+    _once: frozenset[str] = frozenset()
+    """The passes over rows of which none holds an item twice."""
 
     @property
     @abstractmethod
@@ -110,7 +115,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         self._check_parameters()
         require_sketch(sketch)
         reading = CountReading.read(sketch)
-        vocabulary = self._declared() or self._found or _implied(reading)
+        vocabulary = self._declared() or self._known_of(sketch) or _implied(reading)
         self._check_prior(vocabulary)
         if vocabulary is not None and not _fits(reading, vocabulary):
             raise FeatureMapMismatch(
@@ -120,17 +125,22 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             )
         self.sketch_, self._reading = sketch, reading
         self.vocabulary_ = vocabulary
-        self._all_there = vocabulary is self._found and self._collected(sketch)
+        runs = (isinstance(sketch, Sketch) and sketch.lineage) or frozenset()
+        found = vocabulary if vocabulary is self._found else None
+        listed = found is not None and found.is_listed  # and no width of a table
+        self._all_there = listed and runs == self._runs
+        self._is_once = bool(runs) and runs <= self._once
         self.n_samples_seen_ = sketch.count
         self._posterior: Counts | None = None
         return self
 
     @override
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
-        self._found, self._runs = None, frozenset()
+        self._found, self._runs, self._once = None, frozenset(), frozenset()
         rows: LocalItems = self._open(X, y, reset=True)
         sketch = rows.sketch(self.plan(), pooling=self._pooling)
         self._keep_found(rows.vocabulary, sketch.lineage)
+        self._keep_once(rows, sketch.lineage)
         return sketch
 
     @override
@@ -144,6 +154,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def _sketch_alike(self, rows: Any) -> Sketch:
         sketch = super()._sketch_alike(rows)
         self._keep_found(rows.vocabulary, sketch.lineage)
+        self._keep_once(rows, sketch.lineage)
         return sketch
 
     @override
@@ -161,6 +172,11 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     @override
     def _adopt(self, other: Self) -> None:
         self._keep_found(other._found, other._runs)
+        self._once |= other._once
+
+    def _keep_once(self, rows: LocalItems, runs: Lineage) -> None:
+        if rows.hold_once:
+            self._once = self._once.union(runs or ())
 
     def _keep_found(self, found: Vocabulary | None, runs: Lineage) -> None:
         """Add items that were found in some runs to those found before."""
@@ -168,11 +184,17 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             self._found = _joined(self._found, found)
             self._runs = self._runs.union(runs or ())
 
-    def _collected(self, sketch: Sketch | PrivateSketch) -> bool:
-        """Whether all items that were found are in the sketch, once at least."""
-        if not isinstance(sketch, Sketch) or not sketch.lineage:
-            return False
-        return sketch.lineage <= self._runs
+    def _known_of(self, sketch: Sketch | PrivateSketch) -> Vocabulary | None:
+        """The items that were found, if they are those of this sketch.
+
+        Not of a release: which items there are is not for free.
+        """
+        if not isinstance(sketch, Sketch):
+            return None
+        if sketch.lineage is None:  # of too many runs to tell
+            return self._found
+        added = {run for run in sketch.lineage if not run.startswith(MINUS)}
+        return self._found if added <= self._runs else None
 
     @override
     def _warn_of_late(self, whole: Sketch) -> None:
@@ -223,13 +245,20 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         if isinstance(self.prior, PackedCounters):
             return decode_packed(self.prior, self.sketch_)
         return self._reading.decode(
-            self._all_keys(), self.prior, all_there=self._all_there
+            self._all_keys(),
+            self.prior,
+            all_there=self._all_there,
+            once=self._is_once,
         )
 
     def _check_prior(self, vocabulary: Vocabulary | None) -> None:
         """Refuse a prior of other items than those that were sketched."""
         if self.prior is None:
             return
+        if self.decoder != "joint":
+            raise FeatureMapError(
+                f"a prior is for decoder='joint'; got decoder={self.decoder!r}."
+            )
         n_items = _prior_items(self.prior)
         if vocabulary is None or len(vocabulary) != n_items:
             known = "an open one" if vocabulary is None else f"{len(vocabulary)}"

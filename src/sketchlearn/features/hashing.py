@@ -7,6 +7,7 @@ classical sketches: Count-Min and Count-Sketch pool by sum, a Bloom filter by ma
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import ClassVar, final
 
 import numpy as np
@@ -110,6 +111,12 @@ class BloomFeatures(AbstractHashFeatures):
     """
 
     kind: ClassVar[str] = "bloom"
+
+    @override
+    def row_norm(self, row_items: int) -> float:
+        # Ones, in as many buckets of a table as there are items or buckets.
+        taken = self.depth * min(row_items, self.width)
+        return sqrt(taken) * (1 + 2.0**-50)
 
     @override
     def row_sizes(self, items: ItemRows) -> NDArray[np.int64]:

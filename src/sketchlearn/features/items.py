@@ -49,6 +49,11 @@ class AbstractItemMap(AbstractFeatureMap):
         """
         return 0
 
+    @property
+    def largest_entry(self) -> int:
+        """Most that an item adds to a number."""
+        return 1
+
     @abstractmethod
     def columns_of(self, keys: Keys) -> sp.csr_array:
         """Feature vectors of rows that hold one item once, shape (n, sketch_size).
@@ -74,7 +79,12 @@ class AbstractItemMap(AbstractFeatureMap):
         each item of the vocabulary.
         """
         self.require_rows(items, first_row)
-        return self.in_steps(self._sum_whole(items))
+        if self.largest_entry * items.n_held < 2**62:
+            return self.in_steps(self._sum_whole(items))
+        keys, totals = items.tally
+        entries = self.columns_of(keys).toarray().astype(object)
+        sums = Int128Array.from_ints(totals.astype(object) @ entries)
+        return sums.shifted(self.frac_bits)
 
     def _sum_whole(self, items: ItemRows) -> NDArray[np.int64]:
         keys, totals = items.tally
@@ -90,8 +100,10 @@ class AbstractItemMap(AbstractFeatureMap):
 
     def require_rows(self, items: ItemRows, first_row: int) -> None:
         """Refuse rows that hold too much, before anything is added."""
-        limit = self.row_items if self.row_items is not None else self.value_bound
-        if items.is_stream or not items.n_rows:
+        limit = self.value_bound / self.largest_entry
+        if self.row_items is not None:
+            limit = self.row_items
+        if not items.n_rows or (items.is_stream and limit >= 1):
             return
         large = np.flatnonzero(self.row_sizes(items) > limit)
         if self.row_items is not None and len(large):

@@ -138,6 +138,11 @@ class TableFeatures(AbstractItemMap):
     def weights(self) -> dict[str, NDArray[Any]]:
         return {"table": self.table}
 
+    @property
+    @override
+    def largest_entry(self) -> int:
+        return int(np.abs(self.table).max())
+
     @override
     def columns_of(self, keys: Keys) -> sp.csr_array:
         return sp.csr_array(self.table[require_known(keys, self.n_features)])

@@ -161,13 +161,14 @@ class _HeldOut:
 
         What no row showed has the variance of something never seen.
         """
-        found = []
+        found, own = [], []
         for learned, seen in self.pairs:
             root = cholesky(learned[np.ix_(order, order)], lower=True)
+            own.append(np.diag(root) ** 2)
             inverse = solve_triangular(root, np.eye(len(order)), lower=True)
             weights = inverse.T * np.diag(root)
             found.append(_quadratic(weights, seen[np.ix_(order, order)]))
-        floor = np.minimum(np.diag(root) ** 2, self.unseen)
+        floor = np.minimum(np.mean(own, axis=0), self.unseen)
         result: Array = np.maximum(np.mean(found, axis=0), floor)
         return result
 

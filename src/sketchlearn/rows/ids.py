@@ -138,8 +138,8 @@ def arrow_of(data: Any, place: Place) -> pa.Array:
             return data
         else:
             found = pa.array(data, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        _refuse_mixed(place, error)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        _refuse_mixed(place)
     if not isinstance(found, pa.ChunkedArray):
         return found
     if pa.types.is_dictionary(found.type):
@@ -159,13 +159,16 @@ def _from_list(data: Sequence[Any], place: Place) -> Ids:
             return Ids(_without_truths(values, data, place))
     except (TypeError, struct.error, UnicodeEncodeError, _Ambiguous):
         pass  # the slow way tells what is wrong, if anything is
+    found = None
     try:
         found = pa.array(data, from_pandas=True)
     except OverflowError:
         return Ids(_large_integers(data, place))
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError):
+        pass  # their messages have ids in them
+    if found is None:
         _refuse_objects(data, place)
-        _refuse_mixed(place, error)  # a text that is no UTF-8
+        _refuse_mixed(place)  # a text that is no UTF-8
     return _from_arrow(found, place)
 
 
@@ -249,10 +252,11 @@ def _from_numpy(data: NDArray[Any], place: Place) -> Ids:
     if data.dtype.kind in "iu":
         return Ids(data)
     if data.dtype.kind == "S":
-        return Ids(_fixed_width(data.view(np.uint8).reshape(len(data), -1)))
+        letters = np.ascontiguousarray(data).view(np.uint8)
+        return Ids(_fixed_width(letters.reshape(len(data), data.dtype.itemsize)))
     if data.dtype.kind == "U" and data.dtype.itemsize:
-        letters = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("="))
-        points = letters.view(np.uint32).reshape(len(data), -1)
+        texts = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("="))
+        points = texts.view(np.uint32).reshape(len(data), data.dtype.itemsize // 4)
         if not len(data) or points.max() < 128:
             return Ids(_fixed_width(points.astype(np.uint8)))
     if data.dtype.kind in "OTU":
@@ -329,9 +333,9 @@ def _refuse_type(place: Place, kind: str) -> NoReturn:
     )
 
 
-def _refuse_mixed(place: Place, error: Exception) -> NoReturn:
+def _refuse_mixed(place: Place) -> NoReturn:
     raise RowsError(
         f"ids of {place.source} (from row {place.row} on) are of several kinds, or "
         "are no ids. Nothing was added. Ids are integers of 64 bits, texts "
         "or bytes, all of one kind."
-    ) from error
+    ) from None

@@ -77,6 +77,11 @@ class ItemBlock:
             return "counts"
         return "texts" if isinstance(self.ids.values, Texts) else "integers"
 
+    @property
+    def holds_once(self) -> bool:
+        """Whether no row can hold an item twice: one each, or zeros and ones."""
+        return self.starts is None or (self.is_table and self.values is None)
+
     def items(self, vocabulary: Vocabulary | None = None) -> ItemRows:
         """The rows by the keys of their items, which the vocabulary has, if any."""
         if self.is_table and vocabulary is not None and vocabulary.is_listed:

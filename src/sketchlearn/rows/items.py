@@ -74,6 +74,13 @@ class ItemRows:
         return keys, totals
 
     @property
+    def n_held(self) -> int:
+        """Items that all rows together hold."""
+        if self.values is None:
+            return len(self.keys)
+        return int(self.values.astype(np.float64).sum())
+
+    @property
     def is_stream(self) -> bool:
         """Whether every row holds one item, once."""
         return self.starts is None

@@ -17,6 +17,7 @@ from sketchlearn.errors import PrivacyError, SketchFileError
 
 __all__ = [
     "MAX_LINEAGE",
+    "MINUS",
     "Lineage",
     "format_lineage",
     "merged_lineage",

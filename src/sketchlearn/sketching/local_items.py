@@ -49,6 +49,7 @@ class LocalItems(OpenedRows):
 
     def __init__(self, batches: ItemBatches) -> None:
         self.batches = batches
+        self._hold_once = False
 
     @property
     def source(self) -> str:
@@ -59,6 +60,14 @@ class LocalItems(OpenedRows):
     def vocabulary(self) -> Vocabulary | None:
         """The items: as declared, or as found by sketching; None while open."""
         return self.batches.vocabulary
+
+    @property
+    def hold_once(self) -> bool:
+        """Whether no row that was sketched holds an item twice, as far as is known.
+
+        Known of ids and of tables of zeros and ones.
+        """
+        return self._hold_once
 
     @property
     def is_repeatable(self) -> bool:
@@ -79,10 +88,11 @@ class LocalItems(OpenedRows):
         count = 0
         with RowThreads() as threads:
             workers = [_Worker(pool, item_map, listed) for _ in range(threads.count)]
-            parts = with_progress(_Numbered(self.batches, known))
-            for n_rows in threads.map_parts(workers, parts):
+            numbered = _Numbered(self.batches, known)
+            for n_rows in threads.map_parts(workers, with_progress(numbered)):
                 count += n_rows
             rests = [worker.rest() for worker in workers]
+        self._hold_once = numbered.hold_once
         totals = [total for total in rests if total is not None]
         total = reduce(pool.combine, totals)
         return Sketch(
@@ -138,10 +148,12 @@ class _Numbered:
     def __init__(self, batches: ItemBatches, known: Vocabulary | None) -> None:
         self.n_rows, self.progress = batches.n_rows, batches.progress
         self._batches, self._known = batches, known
+        self.hold_once = True
 
     def __iter__(self) -> Iterator[_Part]:
         row = 0
         for block in self._batches.blocks():
+            self.hold_once &= block.holds_once
             yield _Part(block, row, self._known)
             row += block.n_rows
 

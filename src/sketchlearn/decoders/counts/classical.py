@@ -169,7 +169,7 @@ def decode_count_sketch(
     failure = _failure(confidence, depth)
     if combine == "mean":
         estimates = np.asarray(columns @ totals.T).T / depth
-        share = failure / (2 * depth)
+        share = failure * depth / 2
     else:
         estimates = _median(columns, totals, depth)
         share = table_failure(failure / 2, depth)

@@ -67,6 +67,7 @@ class Energy:
         return found
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class FittedPrior:
     """Shares of shapes and the law they make.

@@ -27,16 +27,16 @@ class GaussianCounts:
         Expected count.
     variance : array of shape (d,)
         Variance of the count; 0 where it is known exactly.
-    count : int
-        Number of rows: no count is larger.
+    largest : float
+        No count is larger: the number of rows, where none holds an item twice.
     """
 
     mean: Reals
     variance: Reals
-    count: int
+    largest: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", np.clip(self.mean, 0.0, self.count))
+        object.__setattr__(self, "mean", np.clip(self.mean, 0.0, self.largest))
         object.__setattr__(self, "variance", np.maximum(self.variance, 0.0))
 
     @property
@@ -47,7 +47,7 @@ class GaussianCounts:
     def take(self, items: ArrayLike) -> GaussianCounts:
         """What is said of some of the items, by their place."""
         places = np.asarray(items, dtype=np.int64)
-        return GaussianCounts(self.mean[places], self.variance[places], self.count)
+        return GaussianCounts(self.mean[places], self.variance[places], self.largest)
 
     def interval(self, confidence: float) -> tuple[Reals, Reals]:
         """Whole numbers between which each count is, both ends included.
@@ -64,8 +64,8 @@ class GaussianCounts:
         (array([2., 5.]), array([8., 5.]))
         """
         half = np.sqrt(self.variance) * float(ndtri((1 + confidence) / 2))
-        low = np.clip(np.ceil(self.mean - half - 0.5), 0.0, self.count)
-        return low, np.clip(np.ceil(self.mean + half - 0.5), low, self.count)
+        low = np.clip(np.ceil(self.mean - half - 0.5), 0.0, self.largest)
+        return low, np.clip(np.ceil(self.mean + half - 0.5), low, self.largest)
 
     def below(self, counts: ArrayLike) -> Reals:
         """Probability that each count is at most the given one."""

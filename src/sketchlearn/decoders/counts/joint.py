@@ -23,7 +23,7 @@ from sketchlearn.decoders.counts.message_passing import (
     pass_messages,
     solve,
 )
-from sketchlearn.decoders.counts.prior import CountLaws
+from sketchlearn.decoders.counts.prior import PRIOR_TUNING, CountLaws, PriorTuning
 
 __all__ = ["CountPosterior", "best_depth", "decode_counts"]
 
@@ -121,6 +121,7 @@ def decode_counts(
     largest: int | None = None,
     total: float | None = None,
     tuning: JointTuning = _JOINT_TUNING,
+    law_tuning: PriorTuning = PRIOR_TUNING,
 ) -> Decoding[CountPosterior]:
     """Decode the counts of all items together.
 
@@ -142,6 +143,8 @@ def decode_counts(
         Sum of all counts over ``count`` where it is known: 1 for rows of one item each.
     tuning : JointTuning
         Numbers set by hand.
+    law_tuning : PriorTuning
+        Those of the dictionary of laws.
 
     Returns
     -------
@@ -169,7 +172,7 @@ def decode_counts(
             table,
             sums,
             grid,
-            CountLaws.build(grid, table.n_items, tuning.prior),
+            CountLaws.build(grid, table.n_items, law_tuning),
             noise_variance=noise_variance * float(count) ** 2,
             tuning=tuning,
         )

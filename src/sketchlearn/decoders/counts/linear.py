@@ -72,6 +72,7 @@ def decode_linear(
     count: int,
     *,
     noise_variance: float | Array = 0.0,
+    largest: float | None = None,
 ) -> Decoding[GaussianCounts]:
     """Best linear estimate of all counts, with its variance.
 
@@ -87,6 +88,8 @@ def decode_linear(
         Number of rows, ``sketch.count``.
     noise_variance : float or array of shape (sketch_size,)
         Variance of the noise in each number of ``z``.
+    largest : float, optional
+        Largest count an item can have; ``count`` by default.
 
     Returns
     -------
@@ -113,4 +116,5 @@ def decode_linear(
     surprise = np.asarray(z, np.float64) / lengths - A.T @ prior.mean
     estimate = prior.mean + gain @ (basis.T @ surprise)
     variance = spread * np.diag(prior.covariance) - (gain**2).sum(axis=1)
-    return Decoding(GaussianCounts(estimate * count, variance * count**2, count))
+    most = count if largest is None else largest
+    return Decoding(GaussianCounts(estimate * count, variance * count**2, most))

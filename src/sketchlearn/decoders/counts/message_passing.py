@@ -14,7 +14,7 @@ of counts is known r is moved to have it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -24,7 +24,7 @@ from sketchlearn.decoders.counts.channel import Channel
 from sketchlearn.decoders.counts.fitted_prior import Energy, refit_prior
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.linear_table import LinearTable
-from sketchlearn.decoders.counts.prior import CountLaws, PriorTuning
+from sketchlearn.decoders.counts.prior import CountLaws
 
 __all__ = ["JointTuning", "Passed", "pass_messages", "solve"]
 
@@ -59,14 +59,9 @@ class JointTuning:
     smallest_noise: float = 0.05
     """Standard deviation of r, in counts, that is as good as none."""
 
-    n_tries: int = 3
-    """Times rounds are begun with half the damping because they got nowhere."""
-
-    lost: float = 4.0
-    """Rounds end at once that leave so many times more than there was before them."""
-
-    no_worse: float = 2.0
-    """And are begun again if they leave so many times more in the end."""
+    lost: float = 3.0
+    """Rounds got lost that leave so many times more than there was before them: then
+    nothing is seen of single items."""
 
     largest_system: int = 2000
     """Most items whose counts are solved for one by one, which takes their cube."""
@@ -79,9 +74,6 @@ class JointTuning:
 
     refit_every: int = 3
     """Rounds from one fit of the prior to the next."""
-
-    prior: PriorTuning = field(default_factory=PriorTuning)
-    """Of the dictionary of laws."""
 
 
 @final
@@ -98,6 +90,7 @@ class Passed:
     """Whether rounds left less than there was."""
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class _State:
     """What a round hands to the next."""
@@ -132,13 +125,9 @@ def pass_messages(
     tuning : JointTuning
         Numbers set by hand.
     """
-    for slower in (2**k for k in range(tuning.n_tries)):
-        careful = replace(
-            tuning, damping=tuning.damping / slower, n_rounds=tuning.n_rounds * slower
-        )
-        passed = _pass(table, sums, grid, laws, noise_variance, careful)
-        if passed.got_somewhere:
-            return passed
+    passed = _pass(table, sums, grid, laws, noise_variance, tuning)
+    if passed.got_somewhere:
+        return passed
     unseen = _unseen(table, sums, grid, laws)
     before = table.left_over(sums, np.zeros(table.n_items))
     spread = unseen.summary()[1]
@@ -214,9 +203,8 @@ def _pass(
     energy = _energy(table, sums, noise_variance)
     no_prior = np.ones(grid.n_bins)
     still, n_rounds = False, 0
+    most = tuning.lost * begun + _NO_SQUARES
     while n_rounds < tuning.n_rounds and not still:
-        if float(state.rest @ state.rest) > tuning.lost * begun:
-            break
         noise = max(float(state.rest @ state.rest) / table.freedom, noise_variance)
         variance = np.maximum(noise / lengths**2, tuning.smallest_noise**2)
         seen = state.counts + table.pull_back(state.rest) / lengths**2
@@ -231,13 +219,14 @@ def _pass(
         still = step < tuning.tolerance**2 and n_rounds >= 2 * tuning.refit_every
         before, n_rounds = mean, n_rounds + 1
         state = _next(table, sums, state, mean, spread, lengths, noise, tuning)
+        if float(state.rest @ state.rest) > most:
+            return Passed(channel, n_rounds, False, False)
         if 2 * n_rounds > tuning.n_rounds:
             late = _mean_of(late, channel, n_rounds - tuning.n_rounds // 2)
     if late is not None and not still:
         channel = late
-    lost = float(state.rest @ state.rest) > tuning.no_worse * begun + _NO_SQUARES
     explains = _explains(table, state.rest, spread, noise_variance, tuning)
-    return Passed(channel, n_rounds, explains, not lost)
+    return Passed(channel, n_rounds, explains, True)
 
 
 def _energy(table: LinearTable, sums: Reals, noise_variance: float) -> Energy:

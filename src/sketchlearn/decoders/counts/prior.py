@@ -23,12 +23,18 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, expit, logit
+from scipy.special import betaincc, expit, logit
 
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.learned_laws import LearnedLaws
 
-__all__ = ["SMALLEST_SHARE", "CountLaws", "PriorTuning", "binomial_laws"]
+__all__ = [
+    "PRIOR_TUNING",
+    "SMALLEST_SHARE",
+    "CountLaws",
+    "PriorTuning",
+    "binomial_laws",
+]
 
 Reals = NDArray[np.float64]
 
@@ -77,7 +83,7 @@ class PriorTuning:
     """Items that the weights of single shapes count for in a mixture of them."""
 
 
-_PRIOR_TUNING = PriorTuning()
+PRIOR_TUNING = PriorTuning()
 
 
 @final
@@ -116,7 +122,7 @@ class CountLaws:
         cls,
         grid: CountGrid,
         n_items: int,
-        tuning: PriorTuning = _PRIOR_TUNING,
+        tuning: PriorTuning = PRIOR_TUNING,
         learned: LearnedLaws | None = None,
     ) -> CountLaws:
         """The dictionary for so many items on a grid.
@@ -179,8 +185,10 @@ def _build(
 def binomial_laws(grid: CountGrid, places: Reals) -> Reals:
     """Law of the count at each log-odds, shape (len(places) + 2, B): p from 0 to 1."""
     p = np.concatenate([[0.0], expit(places), [1.0]])[:, None]
-    upto = bdtr(grid.tops, grid.largest, p)
-    upto[-1] = grid.tops >= grid.largest
+    left = grid.largest - grid.tops
+    # SciPy's own law of counts has no room for 2**31 rows.
+    upto = np.where(left > 0, betaincc(grid.tops + 1, np.maximum(left, 0.5), p), 1.0)
+    upto[-1] = left <= 0
     masses: Reals = np.maximum(np.diff(upto, axis=1, prepend=0.0), 0.0)
     return masses
 

@@ -8,7 +8,7 @@ it was hashed into (:mod:`.classical`), which promises without knowing the other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -51,9 +51,6 @@ TableAnswer = Literal["min", "median", "mean"]
 
 _PHANTOMS, _PHANTOM_SEED = 4096, 12
 """Items that are looked up to see how far answers are off."""
-
-_TIMES_IN_A_ROW = 1024
-"""How often a row may hold an item, where the map does not say."""
 
 
 @final
@@ -98,6 +95,11 @@ class CountReading:
                     "of it that it never had. Forget only what was added."
                 )
             return cls(item_map, sketch.pooled, count, 0.0, sketch.pooling)
+        if item_map.kind == BloomFeatures.kind:
+            raise FeatureMapError(
+                "the noise of a release is in every bucket of a Bloom filter: it says "
+                "nothing of its items. Release a sketch for decoder='joint'."
+            )
         noise = (sketch.noise_std / sketch.count) ** 2
         return cls(item_map, sketch.mean, count, noise, sketch.pooling)
 
@@ -118,12 +120,27 @@ class CountReading:
         return max(float(self.totals[:shown].sum()), 1.0) / self.count
 
     def decode(
-        self, keys: Keys, prior: ItemPrior | None = None, *, all_there: bool = False
+        self,
+        keys: Keys,
+        prior: ItemPrior | None = None,
+        *,
+        all_there: bool = False,
+        once: bool = False,
     ) -> Decoding[Any]:
         """Counts of items that are all there are, decoded together.
 
-        With a prior from training rows, by the best linear estimate. ``all_there`` is
-        the word that every item was counted at least once.
+        With a prior from training rows, by the best linear estimate. Counters are read.
+
+        Parameters
+        ----------
+        keys : array of uint64
+            What the map knows the items by.
+        prior : ItemPrior, optional
+            Of training rows.
+        all_there : bool
+            Whether every item is known to be there at least once.
+        once : bool
+            Whether no row holds an item twice.
         """
         if self.pooling not in ("mean", "sum") or self.is_bloom:
             raise FeatureMapError(
@@ -132,10 +149,20 @@ class CountReading:
             )
         columns, mean = self.item_map.columns_of(keys), self.totals / self.count
         noise = self.noise_variance
+        held = 1 if once else self.item_map.row_items or ceil(self.item_map.value_bound)
+        largest = self.count * held
+        if self._has_counters and not noise:
+            exact = np.rint(columns @ self.totals)
+            return Decoding(GaussianCounts(exact, np.zeros(len(exact)), float("inf")))
         if prior is not None:
-            return decode_linear(prior, columns, mean, self.count, noise_variance=noise)
-        held = self.item_map.row_items
-        largest = self.count * (_TIMES_IN_A_ROW if held is None else held)
+            return decode_linear(
+                prior,
+                columns,
+                mean,
+                self.count,
+                noise_variance=noise,
+                largest=largest,
+            )
         return decode_counts(
             columns,
             mean,

@@ -34,6 +34,12 @@ __all__ = [
 
 _FLOAT_BITS = 32
 
+_NEEDS_A_BOUND = ("log-sum-exp", "soft-min", "p-norm")
+"""Poolings that are precise near the largest feature."""
+
+_ROUNDED_UP = 1.05
+"""Of the largest feature, as whole numbers round it."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -190,11 +196,16 @@ def network_answers(
 
 def _exact_sketches(net: SQNet, batch: SetBatch, seed: int) -> NDArray[np.float64]:
     """Pooled sketches of the rows of each set, in units of the Query Network."""
-    phi, pooling = net.feature_map(), net.spec.pooling
-    units = net.decoder().units
-    found = []
-    for rows in batch.rows(np.random.default_rng(seed)):
-        wide = _padded(rows, net.spec.n_features).astype(np.float32)
+    pooling, units = net.spec.pooling, net.decoder().units
+    sets = [
+        _padded(rows, net.spec.n_features).astype(np.float32)
+        for rows in batch.rows(np.random.default_rng(seed))
+    ]
+    phi, found = net.feature_map(), []
+    if pooling.startswith(_NEEDS_A_BOUND):
+        largest = max(float(np.abs(net.feature_network(wide)).max()) for wide in sets)
+        phi = net.feature_map(value_bound=_ROUNDED_UP * largest)
+    for wide in sets:
         pooled = sketch_rows(wide, phi, pooling=pooling, progress=False).pooled
         found.append(pooled if units is None else units(pooled))
     return np.stack(found)

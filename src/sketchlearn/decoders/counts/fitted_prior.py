@@ -16,6 +16,9 @@ __all__ = ["Energy", "FittedPrior", "refit_prior"]
 
 Reals = NDArray[np.float64]
 
+_FIRST_STEPS = 12
+"""Steps of the first fit, which begins with all shapes alike."""
+
 _FITTED_ITEMS = 2048
 """Items the prior is fitted to: as many more change no share noticeably."""
 
@@ -158,8 +161,11 @@ def refit_prior(
     means = [min(max(m + off, least), most) for m in middles for off in offsets]
     if n_items > _FITTED_ITEMS:
         channel, items = _representatives(channel)
+    steps = 1 if prior is not None else _FIRST_STEPS
     prior = prior or FittedPrior.start(laws, means)
-    return prior.refit(laws, means, channel.likelihood, items, energy)
+    for _ in range(steps):
+        prior = prior.refit(laws, means, channel.likelihood, items, energy)
+    return prior
 
 
 def _representatives(channel: Channel) -> tuple[Channel, Reals]:

@@ -21,6 +21,10 @@ __all__ = ["LinearTable"]
 
 Reals = NDArray[np.float64]
 
+_ALIKE = 0.1
+"""Lengths that differ by less than this part are taken for equal: the variance of what
+is seen of an item is not known better."""
+
 _LEANING = 4.0
 """A common part is taken out when it is so many times what chance gives signed
 columns, which message passing bears."""
@@ -82,6 +86,9 @@ class LinearTable:
         inner = self.columns @ self.common
         left = self._squares - 2 * inner + self.common @ self.common
         lengths: Reals = np.sqrt(np.maximum(left, 0.0))
+        middle = float(lengths.mean()) if len(lengths) else 0.0
+        if len(lengths) and np.ptp(lengths) < _ALIKE * middle:
+            return np.full(len(lengths), middle)  # then items share what is computed
         return lengths
 
     @cached_property

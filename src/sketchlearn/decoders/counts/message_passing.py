@@ -19,6 +19,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import lsqr
 
 from sketchlearn.decoders.counts.channel import Channel
 from sketchlearn.decoders.counts.fitted_prior import Energy, refit_prior
@@ -68,6 +69,9 @@ class JointTuning:
 
     n_largest: int = 40
     """Most steps that take out items which stand out."""
+
+    n_polish: int = 10
+    """Iterations that fit their counts to the numbers, by least squares."""
 
     stands_out: float = 6.0
     """Standard deviations by which an item stands out: rarer than one of 1e8."""
@@ -200,7 +204,7 @@ def _pass(
     state = _State(start, table.left_over(sums, start))
     begun = max(float(state.rest @ state.rest), 1e-300)
     prior, before, late = None, start, None
-    energy = _energy(table, sums, noise_variance)
+    energy = None if start.any() else _energy(table, sums, noise_variance)
     no_prior = np.ones(grid.n_bins)
     still, n_rounds = False, 0
     most = tuning.lost * begun + _NO_SQUARES
@@ -230,7 +234,7 @@ def _pass(
 
 
 def _energy(table: LinearTable, sums: Reals, noise_variance: float) -> Energy:
-    """What the squares of the numbers say, before any item is taken out."""
+    """What the squares of the numbers say; few large items would say it all."""
     rest = table.left_over(sums, np.zeros(table.n_items))
     square = max(float(rest @ rest) / table.freedom, _NO_SQUARES)
     load = float((table.lengths**2).sum()) / table.freedom
@@ -258,7 +262,8 @@ def _largest_first(
     """Items that stand out of everything else, the largest first.
 
     An item with a large part of all counts is no normal noise to those it collides
-    with. Each step takes items of at least half the largest product with what is left.
+    with. Each step takes items of at least half the largest product with what is left,
+    and fits the counts of all that were taken.
     """
     counts = np.zeros(table.n_items)
     rest = table.left_over(sums, counts)
@@ -268,7 +273,11 @@ def _largest_first(
         noise = float(np.sqrt(rest @ rest / table.freedom)) / float(lengths.max())
         if top <= tuning.stands_out * noise:
             break
-        taken = np.where(gain > top / 2, counts + gain, counts)
+        large = np.flatnonzero((counts > 0) | (gain > top / 2))
+        columns = table.columns[large].T
+        taken = counts.copy()
+        found = counts[large] + lsqr(columns, rest, iter_lim=tuning.n_polish)[0]
+        taken[large] = np.maximum(found, 0.0)
         left = table.left_over(sums, taken)
         if left @ left >= rest @ rest:  # one item's counts, taken for several
             break

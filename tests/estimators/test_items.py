@@ -226,7 +226,7 @@ def test_an_open_vocabulary_cannot_be_listed():
     for attempt in (lambda: one.counts_, lambda: one.top(3)):
         with pytest.raises(RowsError, match="open"):
             attempt()
-    member = sl.MembershipEstimator(sketch_size=30).fit(WORDS)
+    member = sl.MembershipEstimator(sketch_size=30).fit_sketch(one.sketch_)
     with pytest.raises(RowsError, match="bloom"):
         member.query(["the"])
 
@@ -307,3 +307,91 @@ def test_a_vocabulary_shows_its_first_items():
 def test_what_is_known_exactly_needs_no_warning(rows):
     fitted = sl.FrequencyEstimator("fit", sketch_size=100).fit(rows)
     assert fitted.counts_.sum() == pytest.approx(sum(map(len, rows)))
+
+
+def test_counters_and_tables_of_priors_are_decoded_from_files(tmp_path):
+    words = ["a", "b", "c"]
+    fitted = sl.FrequencyEstimator(words).fit(["a", "b", "a"])
+    sl.save(fitted.sketch_, tmp_path / "w.sketch")
+    loaded = sl.load(tmp_path / "w.sketch")
+    assert sl.FrequencyEstimator(words).fit_sketch(loaded).counts_.tolist() == [2, 1, 0]
+
+    rows = np.random.default_rng(0).integers(0, 2, (200, 30))
+    make = sl.FrequencyEstimator(
+        30, sketch_size=10, prior=sl.ItemPrior.from_rows(rows[:100])
+    )
+    fitted = clone(make).fit(rows[100:])
+    sl.save(fitted.sketch_, tmp_path / "p.sketch")
+    again = clone(make).fit_sketch(sl.load(tmp_path / "p.sketch"))
+    np.testing.assert_array_equal(again.counts_, fitted.counts_)
+
+
+def test_more_rows_than_two_to_the_31st_have_a_law():
+    ids = np.random.default_rng(0).zipf(1.3, 3_000_000) % 700
+    make = sl.FrequencyEstimator(700, sketch_size=200)
+    found = clone(make).fit_sketch(make.fit(ids).sketch_)  # who knows what rows hold
+    assert np.isfinite(found.counts_).all()
+    assert found.counts_.sum() == pytest.approx(len(ids), rel=0.1)
+
+
+@pytest.mark.parametrize("n_items", [50, 3000, 20_000])
+def test_counters_are_read_and_not_decoded(n_items):
+    counts = np.random.default_rng(0).poisson(3.0, (2, n_items))
+    fitted = sl.FrequencyEstimator(n_items, sketch_size=20_000, row_items=10**6).fit(
+        counts
+    )
+    np.testing.assert_array_equal(fitted.counts_, counts.sum(axis=0))
+    found = fitted.query([0, 1])
+    np.testing.assert_array_equal(found.low, found.high)
+
+
+def test_columns_of_a_table_need_not_occur():
+    rows = np.zeros((20, 200), int)
+    rows[:, :5] = 1
+    fitted = sl.FrequencyEstimator("fit", sketch_size=100).fit(rows)
+    assert fitted.query(range(5, 200)).low.max() == 0
+    assert fitted.frequencies_.max() <= 1
+
+
+def test_what_was_collected_is_not_the_vocabulary_of_another_sketch():
+    fitted = sl.FrequencyEstimator("fit", sketch_size=20).fit(list("aabbc"))
+    before = fitted.sketch_
+    fitted.partial_fit(list("xyz")).fit_sketch(before)
+    assert fitted.query(["x"]).low.tolist() == [0]
+    other = sl.FrequencyEstimator(sketch_size=20).fit(list("qrs"))
+    assert fitted.fit_sketch(other.sketch_).vocabulary_ is None
+
+
+def test_a_release_does_not_show_which_items_were_read(tmp_path):
+    fitted = sl.FrequencyEstimator("fit", sketch_size=50, row_items=1)
+    fitted.fit(np.arange(5000) % 90)
+    ledger = sl.Ledger(tmp_path / "a.ledger", epsilon=1, delta=1e-5)
+    private = sl.release(fitted.sketch_, epsilon=1, delta=1e-6, ledger=ledger)
+    with pytest.raises(RowsError, match="vocabulary of this sketch is open"):
+        fitted.fit_sketch(private).top(3)
+
+
+def test_different_vocabularies_are_not_merged():
+    left = sl.FrequencyEstimator(["a", "b"], sketch_size=1).fit(["a"])
+    right = sl.FrequencyEstimator(["y", "z"], sketch_size=1).fit(["z"])
+    before = left.sketch_.digest
+    with pytest.raises(FeatureMapMismatch, match="different vocabularies"):
+        left.merge(right)
+    assert left.sketch_.digest == before
+
+
+def test_items_are_asked_for_by_a_generator_too():
+    fitted = sl.FrequencyEstimator("fit").fit(["a", "b", "a"])
+    assert fitted.query(item for item in "ab").counts.tolist() == [2, 1]
+
+
+def test_what_makes_no_sense_is_refused_before_rows_are_read():
+    read = iter([["a"]])
+    with pytest.raises(RowsError, match="the vocabulary is open"):
+        sl.MembershipEstimator().fit(read)
+    with pytest.raises(RowsError, match="both be given vocabulary='fit'"):
+        sl.FrequencyEstimator("fit").fit(sl.open_items(read))
+    assert next(read) == ["a"]
+    prior = sl.ItemPrior.from_rows(np.tile(np.eye(3, dtype=int), (9, 1)))
+    with pytest.raises(FeatureMapError, match="for decoder='joint'"):
+        sl.FrequencyEstimator(3, decoder="count-min", prior=prior).fit([1])

@@ -193,3 +193,25 @@ def test_the_first_table_of_joint_counts_has_no_signs():
     np.testing.assert_array_equal(features[:, 5:], signed[:, 5:])
     with pytest.raises(FeatureMapError, match="at least 2 tables"):
         JointCountFeatures(D, width=5, depth=1)
+
+
+def test_sums_of_large_entries_do_not_overflow():
+    phi = TableFeatures([[2**40], [1]], row_items=1)
+    rows = ItemRows(np.zeros(2**23 + 5, np.uint64), 2**23 + 5)
+    assert phi.sum_items(rows).to_ints() == [(2**23 + 5) << (40 + phi.frac_bits)]
+
+
+def test_what_a_row_adds_is_bounded_in_every_form():
+    phi, row = TableFeatures([[1000], [1]], value_bound=2000.0), [[5, 0]]
+    for rows in (np.array(row, float), np.array(row)):
+        with pytest.raises(RowRangeError, match="row 0"):
+            sketch_items(rows, phi)
+        with pytest.raises(RowRangeError, match="row 0"):
+            sketch_rows(rows.astype(float), phi)
+
+
+def test_the_norm_of_a_bloom_filter_is_that_of_ones():
+    phi = BloomFeatures(50, width=8, depth=3, row_items=5)
+    rows = np.zeros((1, 50))
+    rows[0, :5] = 1
+    assert np.linalg.norm(phi(rows)) <= phi.norm_bound <= np.sqrt(15) + 1e-9

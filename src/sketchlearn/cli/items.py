@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import sketchlearn as sl
-from sketchlearn.cli.base import fail, load_sketch
+from sketchlearn.cli.base import fail, lazy, load_sketch
 
 __all__ = ["query"]
 
@@ -62,7 +62,8 @@ def query(
 
 def _decoder(sketch: Any, known: Any) -> Any:
     """What a sketch can be asked by."""
-    if known is not None:
+    is_open = sketch.features.n_features == lazy("features.items").OPEN_VOCABULARY
+    if known is not None or not is_open:
         return "joint"
     is_min = sketch.features.kind == sl.CountMinFeatures.kind
     return "count-min" if is_min else "count-sketch"

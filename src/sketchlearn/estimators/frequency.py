@@ -179,7 +179,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         share = require_share("confidence", confidence)
         named, keys = self._asked(items)
         if self.vocabulary_ is not None:
-            positions = self._positions(items)
+            positions = self._positions(named)
             if self.decoder == "joint" and not guaranteed:
                 return self._posterior_counts(named, positions, share)
             keys = self._all_keys()[positions]

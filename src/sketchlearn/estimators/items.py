@@ -27,7 +27,9 @@ from sketchlearn.errors import (
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.counters import CounterFeatures
 from sketchlearn.features.items import OPEN_VOCABULARY
+from sketchlearn.features.table import TableFeatures
 from sketchlearn.plans.items import (
     CountKind,
     count_advice,
@@ -44,6 +46,10 @@ from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractItemEstimator"]
+
+
+_NOT_IN_FILES = (CounterFeatures.kind, TableFeatures.kind)
+"""Maps whose description may not suffice to build them again."""
 
 
 class AbstractItemEstimator(AbstractSketchEstimator):
@@ -114,6 +120,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         """
         self._check_parameters()
         require_sketch(sketch)
+        sketch = self._with_plan(sketch)
         reading = CountReading.read(sketch)
         vocabulary = self._declared() or self._known_of(sketch) or _implied(reading)
         self._check_prior(vocabulary)
@@ -146,6 +153,11 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> Any:
         if isinstance(X, ItemBatches):
+            if _is_fitted(self.vocabulary) != X.collects:
+                raise RowsError(
+                    "open_items and the estimator must both be given vocabulary='fit' "
+                    "to collect items, or none of them. Nothing was read."
+                )
             return LocalItems(X)
         opened = open_items(X, column=self.column, vocabulary=self.vocabulary)
         return LocalItems(opened)
@@ -171,6 +183,13 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     @override
     def _adopt(self, other: Self) -> None:
+        both_found = _is_fitted(self.vocabulary) and other._found is not None
+        if not both_found and not _are_same(self.vocabulary_, other.vocabulary_):
+            raise FeatureMapMismatch(
+                "these estimators have different vocabularies. Nothing was merged. "
+                "Merge their sketches, and decode them with all of the items: "
+                "FrequencyEstimator(items).fit_sketch(a.sketch_ + b.sketch_)."
+            )
         self._keep_found(other._found, other._runs)
         self._once |= other._once
 
@@ -183,6 +202,17 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         if _is_fitted(self.vocabulary) and found is not None:
             self._found = _joined(self._found, found)
             self._runs = self._runs.union(runs or ())
+
+    def _with_plan(self, sketch: Sketch | PrivateSketch) -> Sketch | PrivateSketch:
+        """The sketch with its map, where the file has not all of it and the plan has.
+
+        Counters of listed items, and tables of a prior.
+        """
+        if sketch.source_map is None and sketch.features.kind in _NOT_IN_FILES:
+            plan = self.plan()
+            if plan.spec.fingerprint == sketch.features.fingerprint:
+                return sketch.with_map(plan)
+        return sketch
 
     def _known_of(self, sketch: Sketch | PrivateSketch) -> Vocabulary | None:
         """The items that were found, if they are those of this sketch.
@@ -229,8 +259,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
                 f"query takes a list of items; got a single {type(items).__name__}. "
                 "Write query([item])."
             )
-        ids = ids_of(items, Place("the items that were asked for"))
-        return _listed(items), ids.keys()
+        named = _listed(items)
+        ids = ids_of(named, Place("the items that were asked for"))
+        return named, ids.keys()
 
     def _decoded(self) -> Counts:
         """Counts of all items, decoded together once."""
@@ -282,6 +313,13 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _are_same(one: Vocabulary | None, other: Vocabulary | None) -> bool:
+    """Whether two vocabularies have the same items in the same order."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.keys, other.keys)
 
 
 def _prior_items(prior: ItemPrior | PackedCounters) -> int:

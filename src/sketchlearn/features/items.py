@@ -117,8 +117,9 @@ class AbstractItemMap(AbstractFeatureMap):
             if len(beyond):
                 raise RowRangeError(
                     f"row {first_row + int(beyond[0])} has a feature of magnitude > "
-                    f"{self.value_bound:g} (value_bound). Nothing was added. Build the "
-                    "map with a larger value_bound."
+                    f"{self.value_bound:g} (value_bound). Nothing was added. Declare "
+                    "how many items a row may hold (row_items), or build the map with "
+                    "a larger value_bound."
                 )
 
 

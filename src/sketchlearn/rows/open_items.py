@@ -72,6 +72,11 @@ class ItemBatches(OpenedRows):
         """The vocabulary: as declared, or found by a whole pass; None while open."""
         return self._vocabulary
 
+    @property
+    def collects(self) -> bool:
+        """Whether the items that are read become the vocabulary."""
+        return self._fit
+
     def __iter__(self) -> Iterator[ItemRows]:
         for block in self.blocks():
             yield block.items(self.declared)

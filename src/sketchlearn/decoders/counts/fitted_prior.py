@@ -64,7 +64,7 @@ class Energy:
         fourth = (masses * gaps**4).sum(axis=1) / total
         spread = np.maximum(fourth / second**2 - 1, 0.0)
         freedom = 2 / (2 / self.freedom + spread / n_items)
-        expected = self.noise_variance + self.load * second
+        expected = np.maximum(self.noise_variance + self.load * second, 1e-12)
         ratio = self.square / expected
         found: Reals = freedom / 2 * (np.log(ratio) - ratio + 1) + np.log(freedom) / 2
         return found

@@ -14,6 +14,7 @@ from typing import Any, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.counts.answers import Answers, bits_of
@@ -34,11 +35,9 @@ __all__ = [
 
 _FLOAT_BITS = 32
 
-_NEEDS_A_BOUND = ("log-sum-exp", "soft-min", "p-norm")
-"""Poolings that are precise near the largest feature."""
-
-_ROUNDED_UP = 1.05
-"""Of the largest feature, as whole numbers round it."""
+_AS_FLOATS = ("log-sum-exp", "p-norm")
+"""Poolings that are precise near the bound of a map only, which networks stay far
+from: they are compared as floats."""
 
 
 @final
@@ -201,14 +200,22 @@ def _exact_sketches(net: SQNet, batch: SetBatch, seed: int) -> NDArray[np.float6
         _padded(rows, net.spec.n_features).astype(np.float32)
         for rows in batch.rows(np.random.default_rng(seed))
     ]
+    if pooling.startswith(_AS_FLOATS):
+        return np.stack([_pooled(net.feature_network(w), pooling) for w in sets])
     phi, found = net.feature_map(), []
-    if pooling.startswith(_NEEDS_A_BOUND):
-        largest = max(float(np.abs(net.feature_network(wide)).max()) for wide in sets)
-        phi = net.feature_map(value_bound=_ROUNDED_UP * largest)
     for wide in sets:
         pooled = sketch_rows(wide, phi, pooling=pooling, progress=False).pooled
         found.append(pooled if units is None else units(pooled))
     return np.stack(found)
+
+
+def _pooled(features: NDArray[np.float64], pooling: str) -> NDArray[np.float64]:
+    """Features of the rows of a set as one vector."""
+    if pooling == "log-sum-exp":
+        return np.asarray(logsumexp(features, axis=0), np.float64)
+    power = float(pooling.removeprefix("p-norm:"))
+    norms: NDArray[np.float64] = np.linalg.norm(features, ord=power, axis=0)
+    return norms
 
 
 def _padded(values: NDArray[Any], width: int) -> NDArray[Any]:

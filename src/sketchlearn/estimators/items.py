@@ -37,7 +37,7 @@ from sketchlearn.plans.items import (
     plan_with_prior,
 )
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.ids import Place, ids_of
+from sketchlearn.rows.ids import Place, ids_of, listed_ids
 from sketchlearn.rows.items import Keys
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
@@ -183,8 +183,10 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     @override
     def _adopt(self, other: Self) -> None:
+        mine, theirs = self.vocabulary_, other.vocabulary_
+        same = mine is theirs if mine is None or theirs is None else mine.equals(theirs)
         both_found = _is_fitted(self.vocabulary) and other._found is not None
-        if not both_found and not _are_same(self.vocabulary_, other.vocabulary_):
+        if not both_found and not same:
             raise FeatureMapMismatch(
                 "these estimators have different vocabularies. Nothing was merged. "
                 "Merge their sketches, and decode them with all of the items: "
@@ -200,7 +202,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def _keep_found(self, found: Vocabulary | None, runs: Lineage) -> None:
         """Add items that were found in some runs to those found before."""
         if _is_fitted(self.vocabulary) and found is not None:
-            self._found = _joined(self._found, found)
+            self._found = found if self._found is None else self._found.joined(found)
             self._runs = self._runs.union(runs or ())
 
     def _with_plan(self, sketch: Sketch | PrivateSketch) -> Sketch | PrivateSketch:
@@ -259,7 +261,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
                 f"query takes a list of items; got a single {type(items).__name__}. "
                 "Write query([item])."
             )
-        named = _listed(items)
+        named = listed_ids(items)
         ids = ids_of(named, Place("the items that were asked for"))
         return named, ids.keys()
 
@@ -315,28 +317,12 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         return tags
 
 
-def _are_same(one: Vocabulary | None, other: Vocabulary | None) -> bool:
-    """Whether two vocabularies have the same items in the same order."""
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one.keys, other.keys)
-
-
 def _prior_items(prior: ItemPrior | PackedCounters) -> int:
     return prior.prior.n_items if isinstance(prior, PackedCounters) else prior.n_items
 
 
 def _is_fitted(vocabulary: Any) -> bool:
     return isinstance(vocabulary, str) and vocabulary == "fit"
-
-
-def _listed(items: Any) -> list[Item]:
-    """Ids as a list, from whatever they came in."""
-    for convert in ("tolist", "to_pylist", "to_list"):
-        if hasattr(items, convert):
-            listed: list[Item] = getattr(items, convert)()
-            return listed
-    return list(items)
 
 
 def _implied(reading: CountReading) -> Vocabulary | None:
@@ -354,11 +340,3 @@ def _keys_for(reading: CountReading, vocabulary: Vocabulary) -> Keys:
     if reading.item_map.n_features == OPEN_VOCABULARY:
         return vocabulary.keys
     return np.arange(len(vocabulary), dtype=np.uint64)
-
-
-def _joined(before: Vocabulary | None, found: Vocabulary) -> Vocabulary:
-    """Items found before, then new ones."""
-    if before is None or not found.is_listed:
-        return found
-    new = np.flatnonzero(before.find(found.keys) < 0)
-    return Vocabulary([*before.items, *found.take(new)])

@@ -22,7 +22,6 @@ from sketchlearn.estimators.parameters import (
 )
 from sketchlearn.plans.items import CountKind
 from sketchlearn.rows.items import Keys
-from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["MembershipEstimator"]
 __public__ = ["MembershipEstimator"]
@@ -143,16 +142,6 @@ class MembershipEstimator(AbstractItemEstimator):
         found = self._reading.find(keys)
         sure = 1 / (1 + found.false_positive_rate)
         return np.where(found.present, sure, 0.0)
-
-    @override
-    def _sketch_new(self, X: Any, y: Any) -> Sketch:
-        if self.vocabulary is None and self.decoder == "joint" and self.prior is None:
-            raise RowsError(
-                "items are decoded together with all others, and the vocabulary is "
-                "open. Declare it, pass vocabulary='fit' to collect it, or use "
-                "decoder='bloom'."
-            )
-        return super()._sketch_new(X, y)
 
     @property
     def _is_bloom(self) -> bool:

@@ -23,7 +23,7 @@ from sketchlearn.rows.items import Keys
 from sketchlearn.rows.keys import Texts, integer_keys
 from sketchlearn.rows.kinds import RowsKind, kind_of
 
-__all__ = ["Ids", "Place", "arrow_of", "ids_of", "keys_of"]
+__all__ = ["Ids", "Place", "arrow_of", "ids_of", "keys_of", "listed_ids"]
 
 
 @final
@@ -90,6 +90,15 @@ class Ids:
         """Key of each id."""
         listed = self.listed_keys()
         return listed if self.codes is None else listed[self.codes]
+
+
+def listed_ids(items: Any) -> list[Any]:
+    """Ids as a list, from whatever they came in."""
+    for convert in ("tolist", "to_pylist", "to_list"):
+        if hasattr(items, convert):
+            listed: list[Any] = getattr(items, convert)()
+            return listed
+    return list(items)
 
 
 def keys_of(ids: Any) -> Keys:

@@ -133,6 +133,17 @@ class Vocabulary:
             return not len(keys) or int(keys.max()) < len(self)
         return bool((self.find(keys) >= 0).all())
 
+    def equals(self, other: Vocabulary) -> bool:
+        """Whether another one has the same items in the same order."""
+        return np.array_equal(self.keys, other.keys)
+
+    def joined(self, other: Vocabulary) -> Vocabulary:
+        """These items, then those of another one that are new."""
+        if not other.is_listed:
+            return other
+        new = np.flatnonzero(self.find(other.keys) < 0)
+        return Vocabulary([*self.items, *other.take(new)])
+
     def find(self, keys: Keys) -> NDArray[np.int64]:
         """Position of each key, or -1."""
         if not self.is_listed:

@@ -24,6 +24,9 @@ _REACH = 8.0
 """Standard deviations beyond which a measurement says no more than at the border: the
 normal law has 1e-15 there."""
 
+_LONGEST_EXACT = 128
+"""Ranges as short as this have a bin for each count, which costs no more."""
+
 _SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 
@@ -31,9 +34,6 @@ _SQRT_2PI = float(np.sqrt(2 * np.pi))
 @dataclass(frozen=True)
 class GridTuning:
     """Numbers of a grid that were set by hand."""
-
-    longest_exact: int = 128
-    """Ranges as short as this have a bin for each count."""
 
     exact: int = 32
     """Counts up to this have a bin of their own in longer ranges: the law of rarer
@@ -75,7 +75,7 @@ class CountGrid:
     @classmethod
     def up_to(cls, largest: int, tuning: GridTuning = _GRID_TUNING) -> CountGrid:
         """The grid of all counts up to the largest."""
-        if largest <= tuning.longest_exact:
+        if largest <= _LONGEST_EXACT:
             return cls(largest, np.arange(largest + 1.0), np.zeros(0))
         edges = [tuning.exact + 1.0]
         while edges[-1] <= largest:

@@ -34,6 +34,9 @@ Reals = NDArray[np.float64]
 _NO_SQUARES = 1e-6
 """Squares of counts that are as good as none: sums are whole numbers."""
 
+_MOST_STEPS_OUT = 40
+"""Guard of the steps that take out items: each halves the largest, at least."""
+
 _NO_SPREAD = 1e-4
 """A variance of counts that is as good as none."""
 
@@ -66,9 +69,6 @@ class JointTuning:
 
     largest_system: int = 2000
     """Most items whose counts are solved for one by one, which takes their cube."""
-
-    n_largest: int = 40
-    """Most steps that take out items which stand out."""
 
     n_polish: int = 10
     """Iterations that fit their counts to the numbers, by least squares."""
@@ -267,7 +267,7 @@ def _largest_first(
     """
     counts = np.zeros(table.n_items)
     rest = table.left_over(sums, counts)
-    for _ in range(tuning.n_largest):
+    for _ in range(_MOST_STEPS_OUT):
         gain = table.pull_back(rest) / lengths**2
         top = float(gain.max(initial=0.0))
         noise = float(np.sqrt(rest @ rest / table.freedom)) / float(lengths.max())

@@ -17,7 +17,7 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_positive_int
-from sketchlearn.features.base import require_in_range, sum_features
+from sketchlearn.features.base import sum_features
 from sketchlearn.features.cost import LOOP, Cost, Declared
 from sketchlearn.features.fields import (
     NUMBER,
@@ -31,11 +31,9 @@ from sketchlearn.features.items import (
     OPEN_VOCABULARY,
     AbstractItemMap,
     require_known,
-    require_row_items,
     require_value_bound,
     require_vocabulary,
 )
-from sketchlearn.features.lattice import RowLattice
 from sketchlearn.rows.items import ItemRows, Keys
 
 __all__ = ["AbstractHashFeatures"]
@@ -188,13 +186,7 @@ class AbstractHashFeatures(AbstractItemMap):
         self, rows: NDArray[np.floating], first_row: int
     ) -> NDArray[np.float64]:
         """Sums over the items of each bucket, of rows rounded to the lattice."""
-        require_row_items(rows, self.row_items, first_row)
-        limit = self.value_bound * 2.0**self.frac_bits
-        lattice = RowLattice(None, self.frac_bits, limit)
-        sums = self._matrix.product(*lattice.round(rows, first_row))
-        features = sums * 2.0**-self.frac_bits
-        require_in_range(features, self.value_bound, first_row)
-        return features
+        return self.sums_of(self._matrix, rows, first_row)
 
     @final
     @override

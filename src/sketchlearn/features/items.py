@@ -16,8 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.base import AbstractFeatureMap, require_in_range
+from sketchlearn.features.lattice import RowLattice
 from sketchlearn.rows.items import ItemRows, Keys
 
 __all__ = [
@@ -97,6 +99,18 @@ class AbstractItemMap(AbstractFeatureMap):
     def row_sizes(self, items: ItemRows) -> NDArray[np.int64]:
         """How many items each row holds, as this map counts them."""
         return items.row_sizes
+
+    def sums_of(
+        self, matrix: WholeMatrix, rows: NDArray[np.floating], first_row: int
+    ) -> NDArray[np.float64]:
+        """Sums over the items of rows, written out, that are rounded to the lattice."""
+        require_row_items(rows, self.row_items, first_row)
+        limit = self.value_bound * 2.0**self.frac_bits
+        lattice = RowLattice(None, self.frac_bits, limit)
+        sums = matrix.product(*lattice.round(rows, first_row))
+        features: NDArray[np.float64] = sums * 2.0**-self.frac_bits
+        require_in_range(features, self.value_bound, first_row)
+        return features
 
     def require_rows(self, items: ItemRows, first_row: int) -> None:
         """Refuse rows that hold too much, before anything is added."""

@@ -21,15 +21,13 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.arguments import require_origin, require_positive_int
-from sketchlearn.features.base import require_in_range, sum_features
+from sketchlearn.features.base import sum_features
 from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.fields import NUMBER, ORIGIN, SIZE, Field, or_none
 from sketchlearn.features.items import (
     AbstractItemMap,
     require_known,
-    require_row_items,
 )
-from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Origin
 from sketchlearn.rows.items import Keys
 
@@ -95,7 +93,7 @@ class TableFeatures(AbstractItemMap):
                 f"entries of a table lie between -2**40 and 2**40, and not all are 0; "
                 f"the largest is {largest}."
             )
-        self.table = entries.astype(np.int64)
+        self.table, self._largest = entries.astype(np.int64), largest
         self._origin = require_origin(origin)
         norm_bound = None
         if row_items is not None:
@@ -141,7 +139,7 @@ class TableFeatures(AbstractItemMap):
     @property
     @override
     def largest_entry(self) -> int:
-        return int(np.abs(self.table).max())
+        return self._largest
 
     @override
     def columns_of(self, keys: Keys) -> sp.csr_array:
@@ -151,13 +149,7 @@ class TableFeatures(AbstractItemMap):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        require_row_items(rows, self.row_items, first_row)
-        limit = self.value_bound * 2.0**self.frac_bits
-        lattice = RowLattice(None, self.frac_bits, limit)
-        sums = self._matrix.product(*lattice.round(rows, first_row))
-        features = sums * 2.0**-self.frac_bits
-        require_in_range(features, self.value_bound, first_row)
-        return features
+        return self.sums_of(self._matrix, rows, first_row)
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:

@@ -142,6 +142,8 @@ class Vocabulary:
         if not other.is_listed:
             return other
         new = np.flatnonzero(self.find(other.keys) < 0)
+        if not len(new):
+            return self
         return Vocabulary([*self.items, *other.take(new)])
 
     def find(self, keys: Keys) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ of counts is known r is moved to have it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -301,4 +301,4 @@ def _next(
     memory = float((spread * lengths**2).sum()) / max(noise, 1e-300) / table.freedom
     rest = table.left_over(sums, counts) + min(memory, 2.0) * state.rest
     rest = part * rest + (1 - part) * state.rest
-    return replace(state, counts=counts, rest=rest)
+    return _State(counts, rest)

@@ -4,9 +4,11 @@ from math import exp
 
 import numpy as np
 import pytest
+from sklearn.metrics import balanced_accuracy_score
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.metrics import (
+    balanced_accuracy,
     generalization_bound,
     log_relative_error,
     pca_log_relative_error,
@@ -153,3 +155,16 @@ def test_the_bound_falls_with_rows_and_with_the_risk_taken():
 def test_constants_that_cannot_be_are_refused_by_name(name, value):
     with pytest.raises(FeatureMapError, match=name):
         generalization_bound(**{**CONSTANTS, name: value})
+
+
+def test_balanced_accuracy_is_that_of_scikit_learn_over_all_entries():
+    rng = np.random.default_rng(0)
+    rows, found = rng.random((2, 40, 7)) < 0.3
+
+    expected = balanced_accuracy_score(rows.ravel(), found.ravel())
+    assert balanced_accuracy(rows, found) == pytest.approx(expected, rel=1e-12)
+
+
+def test_rows_of_one_kind_have_the_share_of_that_kind():
+    assert balanced_accuracy(np.zeros((1, 4)), np.array([[0, 0, 0, 1]])) == 0.75
+    assert balanced_accuracy(np.ones((1, 4)), np.array([[0, 0, 0, 1]])) == 0.25

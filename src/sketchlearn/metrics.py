@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import FeatureMapError
 
 __all__ = [
+    "balanced_accuracy",
     "generalization_bound",
     "leading_components",
     "log_relative_error",
@@ -94,6 +95,36 @@ def leading_components(moment: NDArray[np.float64]) -> NDArray[np.float64]:
            [1., 0.]])
     """
     return np.linalg.eigh(moment)[1][:, ::-1].T
+
+
+def balanced_accuracy(
+    rows: NDArray[np.generic], reconstructed: NDArray[np.generic]
+) -> float:
+    r"""Mean of the shares of ones and of zeros that came back, over all entries.
+
+    .. math::
+        \frac12 \Big( \frac{\#\{x = 1, \hat x = 1\}}{\#\{x = 1\}} +
+        \frac{\#\{x = 0, \hat x = 0\}}{\#\{x = 0\}} \Big)
+
+    Rows without a one, or without a zero, have the share of the other alone (paper,
+    table autoencoder, there in percent).
+
+    Parameters
+    ----------
+    rows, reconstructed : arrays of the same shape
+        Zeros and ones, or truth values.
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array([[1, 1, 0, 0]]), np.array([[1, 0, 0, 0]]))
+    0.75
+    """
+    truth, found = np.asarray(rows, bool), np.asarray(reconstructed, bool)
+    n_ones, n_right_ones = int(truth.sum()), int((truth & found).sum())
+    n_zeros, n_right_zeros = truth.size - n_ones, int((~truth & ~found).sum())
+    pairs = [(n_right_ones, n_ones), (n_right_zeros, n_zeros)]
+    shares = [right / all_ for right, all_ in pairs if all_]
+    return sum(shares) / len(shares) if shares else 1.0
 
 
 def ridge_mean_squared_error(

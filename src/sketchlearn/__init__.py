@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sketchlearn.decoders.counts.item_prior import ItemPrior
     from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
+    from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.frequency import FrequencyEstimator
     from sketchlearn.estimators.item_answers import ItemCounts, ItemMembership
@@ -67,6 +68,7 @@ _HOMES = {
     "AuditReport": "privacy.audit",
     "BloomFeatures": "features.hashing",
     "CellFeatures": "features.cells",
+    "CompressiveAutoencoder": "estimators.autoencoder",
     "CompressiveClassifier": "estimators.classifier",
     "CompressiveGaussianMixture": "estimators.mixture",
     "CompressiveKMeans": "estimators.kmeans",
@@ -124,6 +126,7 @@ __all__ = [
     "AuditReport",
     "BloomFeatures",
     "CellFeatures",
+    "CompressiveAutoencoder",
     "CompressiveClassifier",
     "CompressiveGaussianMixture",
     "CompressiveKMeans",

@@ -21,7 +21,13 @@ from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.plans.moments import moment_decoder, plan_second_moments
 from sketchlearn.sketching.sketch_rows import sketch_rows
 
-__all__ = ["CodeEpisode", "EpisodeLaw", "binary_tables", "draw_episode", "known_of_rows"]
+__all__ = [
+    "CodeEpisode",
+    "EpisodeLaw",
+    "binary_tables",
+    "draw_episode",
+    "known_of_rows",
+]
 
 _FEWEST_FEATURES = 12
 """Narrower tables teach nothing of codes."""
@@ -63,7 +69,7 @@ class EpisodeLaw:
     """Share of sketches of at most 256 rows."""
 
     flips: float = 0.5
-    """Share of episodes in which columns are negated, each with probability one half."""
+    """Share of episodes in which columns are negated, each with probability 1/2."""
 
 
 def draw_episode(
@@ -119,9 +125,7 @@ def known_of_rows(
     d = rows.shape[1]
     bounds = Scaling.from_bounds(0.0, 1.0, n_features=d)
     size = sketch_size or d * (d + 1) // 2
-    phi = plan_second_moments(
-        n_features=d, sketch_size=size, scaling=bounds, reach=1.0
-    )
+    phi = plan_second_moments(n_features=d, sketch_size=size, scaling=bounds, reach=1.0)
     sketch = sketch_rows(rows.astype(np.float32), phi, progress=False)
     moments = moment_decoder("learned", sketch).decode(sketch).params
     return CodeDirections.of_moments(moments, n_components)
@@ -131,7 +135,5 @@ def binary_tables(datasets: Sequence[MetaDataset]) -> dict[str, NDArray[np.uint8
     """Datasets as zeros and ones, those that are wide enough."""
     found = {data.name: binary_rows(data) for data in datasets}
     return {
-        name: rows
-        for name, rows in found.items()
-        if rows.shape[1] >= _FEWEST_FEATURES
+        name: rows for name, rows in found.items() if rows.shape[1] >= _FEWEST_FEATURES
     }

@@ -22,7 +22,6 @@ from sketchlearn.decoders.autoencoders.code_network import (
     SCALE,
     STEPS,
     CodeNetwork,
-    CodeSpec,
     random_directions,
 )
 from sketchlearn.decoders.autoencoders.code_search import RIDGE

@@ -80,8 +80,7 @@ def _split(
     usable = [
         data
         for data in datasets
-        if (data.real or not settings.real_only)
-        and data.name not in settings.leave_out
+        if (data.real or not settings.real_only) and data.name not in settings.leave_out
     ]
     return split_datasets(usable, settings.held_out, seed=settings.seed)
 

@@ -68,7 +68,7 @@ class ClassChoice:
 
     def of_labels(self, labels: NDArray[np.integer]) -> Array:
         """Weights where the class of each row is known: one of them is one."""
-        return np.eye(len(self.classes.shares))[labels][:, : self.n_weights]
+        return np.asarray(np.eye(self.n_weights)[labels])
 
     def blend(self, values: Array, weights: Array) -> Array:
         """Means of what classes have, by weight: (n_classes, d) → (n or 1, d)."""

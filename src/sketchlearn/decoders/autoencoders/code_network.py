@@ -140,8 +140,10 @@ class CodeNetwork:
         known = set(own) | set(parts)
         unknown = sorted(set(self.tensors) - known)
         if unknown:
-            raise FeatureMapError(f"there is no tensor {quote(unknown[0])} in a code "
-                                  "network. Use the tensors of one weights file.")
+            raise FeatureMapError(
+                f"there is no tensor {quote(unknown[0])} in a code "
+                "network. Use the tensors of one weights file."
+            )
         object.__setattr__(self, "tensors", {**frozen_tensors(given, own), **parts})
 
     @classmethod
@@ -224,4 +226,4 @@ def random_directions(spread: Array, count: int) -> Array:
         The same for the same features, always.
     """
     columns = Draws(0).normal(len(spread), count) * np.sqrt(spread)[:, None]
-    return columns / np.sqrt(max(float(spread.sum()), 1e-12))
+    return np.asarray(columns / np.sqrt(max(float(spread.sum()), 1e-12)))

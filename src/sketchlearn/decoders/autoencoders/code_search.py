@@ -37,7 +37,7 @@ from sketchlearn.decoders.autoencoders.directions import ClassMeans
 
 __all__ = ["RIDGE", "SearchedCodes", "SearchSteps"]
 
-Array: TypeAlias = NDArray[np.float32]
+Array: TypeAlias = NDArray[np.floating]
 
 RIDGE = 1e-3
 """Part of the mean of the diagonal of WᵀW that is added to it, so that it can be
@@ -95,8 +95,13 @@ class SearchedCodes(AbstractAutoencoder):
 
     @property
     @override
+    def mean(self) -> NDArray[np.floating]:
+        return self.classes.mean
+
+    @property
+    @override
     def n_codes(self) -> int:
-        return self.loadings.shape[1] + self._choice.n_weights
+        return int(self.loadings.shape[1]) + self._choice.n_weights
 
     @override
     def encode(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -116,7 +121,8 @@ class SearchedCodes(AbstractAutoencoder):
         weights = self._choice.weights(rows)
         biases = self._biases(weights)
         centre = self._choice.blend(self.classes.means.astype(np.float32), weights)
-        start = self._solve((rows - centre) * self.gain.astype(np.float32))
+        away: Array = (rows - centre) * self.gain.astype(np.float32)
+        start = self._solve(away)
         return self._choice.beside(self._search(rows, biases, start), weights)
 
     def _search(self, rows: Array, biases: Array, codes: Array) -> Array:
@@ -181,7 +187,7 @@ def _pull(
 ) -> Array:
     """The direction in which logits are to go."""
     q = expit(logits * np.float32(1 / temperature))
-    right = signs * q
+    right: Array = signs * q
     right *= 1 - q
     right *= np.float32(4 * (1 - alpha))
     right += np.float32(alpha) * np.abs(signs) * (rows - q)

@@ -53,6 +53,11 @@ class LinearAutoencoder(AbstractAutoencoder):
 
     @property
     @override
+    def mean(self) -> NDArray[np.floating]:
+        return self.known.mean
+
+    @property
+    @override
     def n_codes(self) -> int:
         return len(self.known.variances) + self._choice.n_weights
 
@@ -67,7 +72,7 @@ class LinearAutoencoder(AbstractAutoencoder):
         numbers, weights = self._choice.split(codes)
         centre = self._choice.blend(self.known.classes.means, weights)
         found: NDArray[np.floating] = numbers @ self.known.directions.T + centre
-        return found - self.known.threshold
+        return 4 * (found - self.known.threshold)  # the slope of a logit at 0
 
     @property
     def _choice(self) -> ClassChoice:

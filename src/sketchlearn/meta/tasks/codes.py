@@ -1,8 +1,8 @@
 """Searched codes: loadings, biases and steps that serve any dataset of zeros and ones.
 
 What is lowered is the share of entries that come back wrong, ones and zeros weighed
-alike, made smooth; what is judged is the balanced accuracy of held-out datasets at three
-sketches: all second moments, five numbers a feature, and 64 rows.
+alike, made smooth; what is judged is the balanced accuracy of held-out datasets at
+three sketches: all second moments, five numbers a feature, and 64 rows.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class CodeProblem(AbstractProblem):
                 "codes are learned from datasets of at least a dozen columns of zeros "
                 "and ones, in training and held out; take wider ones."
             )
-        self._episodes = [draw_episode(tables, law, rng) for _ in range(config.episodes)]
+        self._episodes = [
+            draw_episode(tables, law, rng) for _ in range(config.episodes)
+        ]
         self._cases = [
             case
             for name, rows in checked.items()

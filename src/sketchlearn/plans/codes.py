@@ -86,6 +86,7 @@ def plan_codes(
         sketch_size=sketch_size,
         scaling=Scaling.from_bounds(0.0, 1.0, n_features=n_features),
         reach=1.0,
+        is_binary=True,
         seed=seed,
     )
 
@@ -112,8 +113,7 @@ def decode_codes(
     if decoder == "network":
         network = _model(CONDITIONAL)
         return network.adapt(sketch, n_components, classes), None
-    name = "learned" if decoder == "learned" else "nystrom"
-    moments = _moments(name, sketch)
+    moments = _moments("learned" if decoder == "learned" else "nystrom", sketch)
     _require_binary(moments, sketch)
     require_directions(moments)
     means = None if classes is None else _class_means(classes)

@@ -233,7 +233,8 @@ class CompressiveAutoencoder(
 
     @override
     def _sketch(self, rows: AbstractRowSource) -> Sketch:
-        return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
+        with self._in_range():
+            return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
 
     def _binary(self, X: Any) -> NDArray[np.floating]:
         """Rows of zeros and ones in memory."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sketchlearn.decoders.counts.item_prior import ItemPrior
     from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
+    from sketchlearn.estimators.binary_encoder import BinaryEncoder
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.frequency import FrequencyEstimator
     from sketchlearn.estimators.item_answers import ItemCounts, ItemMembership
@@ -65,6 +66,7 @@ _HOMES = {
     "AbstractFeatureMap": "features.base",
     "ActivationFeatures": "features.activation",
     "AuditReport": "privacy.audit",
+    "BinaryEncoder": "estimators.binary_encoder",
     "BloomFeatures": "features.hashing",
     "CellFeatures": "features.cells",
     "CompressiveClassifier": "estimators.classifier",
@@ -122,6 +124,7 @@ __all__ = [
     "AbstractFeatureMap",
     "ActivationFeatures",
     "AuditReport",
+    "BinaryEncoder",
     "BloomFeatures",
     "CellFeatures",
     "CompressiveClassifier",

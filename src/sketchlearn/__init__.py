@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sketchlearn.decoders.counts.item_prior import ItemPrior
     from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
+    from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
     from sketchlearn.estimators.binary_encoder import BinaryEncoder
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.frequency import FrequencyEstimator
@@ -69,6 +70,7 @@ _HOMES = {
     "BinaryEncoder": "estimators.binary_encoder",
     "BloomFeatures": "features.hashing",
     "CellFeatures": "features.cells",
+    "CompressiveAutoencoder": "estimators.autoencoder",
     "CompressiveClassifier": "estimators.classifier",
     "CompressiveGaussianMixture": "estimators.mixture",
     "CompressiveKMeans": "estimators.kmeans",
@@ -127,6 +129,7 @@ __all__ = [
     "BinaryEncoder",
     "BloomFeatures",
     "CellFeatures",
+    "CompressiveAutoencoder",
     "CompressiveClassifier",
     "CompressiveGaussianMixture",
     "CompressiveKMeans",

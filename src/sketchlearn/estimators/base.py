@@ -270,16 +270,17 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         """Open ``X`` and keep scikit-learn's record of its width and names."""
         if not kind_of(X).is_validated:
             return self._open_aligned(X, reset=reset)
+        above = getattr(self, "binarize", None)
         if hasattr(X, "columns"):  # a frame: open_rows names the column at fault
-            batches = open_rows(X)
+            batches = open_rows(X, above=above)
             validated(self, X, reset=reset, skip_check_array=True)
             return LocalRows(batches)
         checked = validated(self, X, reset=reset, accept_sparse="csr")
-        return LocalRows(open_rows(checked))
+        return LocalRows(open_rows(checked, above=above))
 
     def _open_aligned(self, X: Any, *, reset: bool) -> AbstractRowSource:
         """Open files or a stream, the columns in the order of those fitted."""
-        rows = open_row_source(X)
+        rows = open_row_source(X, above=getattr(self, "binarize", None))
         if reset:
             self.n_features_in_ = rows.n_features
             if hasattr(self, "feature_names_in_"):

@@ -19,6 +19,7 @@ from sketchlearn.decoders.density.components import (
     rounding_steps,
 )
 from sketchlearn.errors import TooNoisy
+from sketchlearn.estimators.class_sketches import classes_of
 from sketchlearn.estimators.inputs import rows_in_memory
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture, CovarianceType
 from sketchlearn.estimators.parameters import (
@@ -32,7 +33,7 @@ from sketchlearn.estimators.parameters import (
     one_of,
     seed_of,
 )
-from sketchlearn.estimators.per_class import AbstractPerClassEstimator, classes_of
+from sketchlearn.estimators.per_class import AbstractPerClassEstimator
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.cells import MixtureCells
 from sketchlearn.plans.classes import plan_second_rounds

@@ -104,7 +104,14 @@ def open_labelled(
             "requires y to be passed, but the target y is None. Pass the classes, "
             "or for files the name of their column."
         )
+    above = getattr(estimator, "binarize", None)
     if isinstance(y, str):
+        if above is not None:
+            raise RowsError(
+                "binarize is for all columns, and would make zeros and ones of the "
+                f"classes in column {y!r} too. Make zeros and ones of the others "
+                "before, or pass y as an array."
+            )
         if kind_of(X).is_read_once and not is_read_once:
             raise RowsError(
                 "a stream cannot be read twice, as classes need it. Nothing was read. "
@@ -114,7 +121,7 @@ def open_labelled(
     X = beside_targets(X, "column of classes")
     rows, labels = validated(estimator, X, y, reset=reset)
     check_classification_targets(labels)
-    return LabelledRows(open_rows(rows), labels)
+    return LabelledRows(open_rows(rows, above=above), labels)
 
 
 def _open_named(estimator: Any, X: Any, y: str, *, reset: bool) -> LabelledRows:

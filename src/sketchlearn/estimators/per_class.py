@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.density.reading import read_sketch
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.errors import FeatureMapError
 from sketchlearn.estimators.base import AbstractSketchEstimator
+from sketchlearn.estimators.class_sketches import (
+    added_sketches,
+    refuse_forgetting,
+    rest_of_sketches,
+)
 from sketchlearn.estimators.density import warn_all
 from sketchlearn.estimators.labelled_rows import LabelledRows, open_labelled
 from sketchlearn.features.base import AbstractFeatureMap
@@ -29,7 +34,7 @@ from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["AbstractPerClassEstimator", "classes_of"]
+__all__ = ["AbstractPerClassEstimator"]
 
 
 class AbstractPerClassEstimator(AbstractSketchEstimator):
@@ -93,7 +98,7 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
             if rows.labels() - known.keys():
                 others = rows.without(known.keys())
                 more |= self._sketch_classes(others, self.sketches_)
-            return self.fit_sketches(_added(self.sketches_, more))
+            return self.fit_sketches(added_sketches(self.sketches_, more))
 
     @override
     def forget(self, X: Any, y: Any = None) -> Self:
@@ -110,13 +115,9 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
         with self._all_or_nothing():
             rows = self._open_labelled(X, y, reset=False)
-            rest = dict(self.sketches_)
-            for label, sketch in rows.sketches(known).items():
-                if rest[label].count <= sketch.count:
-                    _refuse_forgetting(label)
-                rest[label] = rest[label] - sketch
+            rest = rest_of_sketches(self.sketches_, rows.sketches(known))
             for label in rows.labels() - known.keys():
-                _refuse_forgetting(label)
+                refuse_forgetting(label)
             self.fit_sketches(rest)
             warn_of_plan(*known.values())
         return self
@@ -127,7 +128,7 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         check_is_fitted(self, "sketches_")
         check_is_fitted(other, "sketches_")
         with self._all_or_nothing():
-            return self.fit_sketches(_added(self.sketches_, other.sketches_))
+            return self.fit_sketches(added_sketches(self.sketches_, other.sketches_))
 
     @override
     def fit_sketch(self, sketch: Any) -> Self:
@@ -176,35 +177,3 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
     def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
         is_read_once = reset and self._is_one_pass
         return open_labelled(self, X, y, reset=reset, is_read_once=is_read_once)
-
-
-def classes_of(sketches: Any) -> NDArray[Any]:
-    """Classes that there are sketches of, in order and of one kind."""
-    if not isinstance(sketches, Mapping) or not sketches:
-        raise RowsError(
-            "no sketch to fit: pass a mapping with one for each class; got "
-            f"{type(sketches).__name__}."
-        )
-    try:
-        return np.array(sorted(sketches))
-    except TypeError as error:
-        raise RowsError(
-            "classes must be all numbers or all text, to be put in order."
-        ) from error
-
-
-def _added(
-    left: Mapping[Any, Sketch], right: Mapping[Any, Sketch]
-) -> dict[Any, Sketch]:
-    """Sketches of each class, added up."""
-    merged = dict(left)
-    for label, sketch in right.items():
-        merged[label] = merged[label] + sketch if label in merged else sketch
-    return merged
-
-
-def _refuse_forgetting(label: Any) -> NoReturn:
-    raise RowsError(
-        f"class {label!r} would have no rows left, or never had any. Nothing was "
-        "forgotten."
-    )

@@ -155,6 +155,9 @@ class DataConfig:
     real_only: bool = False
     """Leave out simulated data and stand-ins."""
 
+    leave_out: Sequence[str] = ()
+    """Names of datasets that are neither trained on nor held out."""
+
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""

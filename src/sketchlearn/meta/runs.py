@@ -76,8 +76,13 @@ def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
 def _split(
     config: RunConfig, datasets: Sequence[MetaDataset]
 ) -> tuple[list[MetaDataset], list[MetaDataset]]:
-    usable = [data for data in datasets if data.real or not config.data.real_only]
-    return split_datasets(usable, config.data.held_out, seed=config.data.seed)
+    settings = config.data
+    usable = [
+        data
+        for data in datasets
+        if (data.real or not settings.real_only) and data.name not in settings.leave_out
+    ]
+    return split_datasets(usable, settings.held_out, seed=settings.seed)
 
 
 def train_run(

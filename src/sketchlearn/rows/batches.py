@@ -144,6 +144,8 @@ class Batches(OpenedRows):
             return None
         if self._options.encodings or self.n_rows is None:
             return None
+        if self._options.above is not None:  # files know other numbers
+            return None
         pieces, extremes, row = [], [], 0
         for piece in self._source.pieces():
             if piece.index is None or piece.n_rows is None:
@@ -236,6 +238,11 @@ class Batches(OpenedRows):
 
     def _floats(self, chunk: Any, layout: ColumnLayout, where: Location) -> Floats:
         """Features of a chunk, all of them finite."""
+        block = self._finite(chunk, layout, where)
+        above = self._options.above
+        return block if above is None else (block > above).astype(np.float32)
+
+    def _finite(self, chunk: Any, layout: ColumnLayout, where: Location) -> Floats:
         block = to_floats(chunk, layout, where)
         if self._order is not None:
             block = np.ascontiguousarray(block[:, self._order])

@@ -25,6 +25,7 @@ def open_rows(
     progress: bool | None = None,
     n_features: int | None = None,
     batch_rows: int | None = None,
+    above: float | None = None,
 ) -> Batches:
     """Open any supported input as batches of rows, without reading it yet.
 
@@ -58,6 +59,8 @@ def open_rows(
     batch_rows : int, optional
         Rows in each batch but the last; by default about four million numbers, and
         from 2,048 to 32,768 rows.
+    above : float, optional
+        Make zeros and ones of all numbers: 1 above this one, else 0.
 
     Returns
     -------
@@ -77,11 +80,11 @@ def open_rows(
     (2, 3, [2, 1])
     """
     if isinstance(data, Batches):
-        given = columns is not None or encodings is not None or header is not None
-        if given or on_invalid != "raise":
+        given = [one is not None for one in (columns, encodings, header, above)]
+        if any(given) or on_invalid != "raise":
             raise RowsError(
-                "these rows are open already; pass columns, encodings, header and "
-                "on_invalid where they are opened."
+                "these rows are open already; pass columns, encodings, header, above "
+                "and on_invalid where they are opened."
             )
         if n_features is not None:
             require_width(data.n_features, n_features, data.source)
@@ -99,5 +102,6 @@ def open_rows(
         progress=progress,
         n_features=n_features,
         batch_rows=batch_rows,
+        above=above,
     )
     return Batches(open_source(data, known, header=header), options)

@@ -24,5 +24,7 @@ class RowOptions:
     progress: bool | None
     n_features: int | None
     batch_rows: int | None
+    above: float | None = None
+    """Numbers become 1 above it and else 0; None leaves them as they are."""
     order: tuple[int, ...] | None = None
     """Features to take, where not all of them in the order of the columns."""

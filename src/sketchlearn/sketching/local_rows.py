@@ -135,9 +135,24 @@ class LocalRows(AbstractRowSource):
         )
 
 
-def open_row_source(data: Any) -> AbstractRowSource:
-    """Rows as a source: those of an engine are one, and all others are local."""
-    return data if isinstance(data, AbstractRowSource) else LocalRows(open_rows(data))
+def open_row_source(data: Any, *, above: float | None = None) -> AbstractRowSource:
+    """Rows as a source: those of an engine are one, and all others are local.
+
+    Parameters
+    ----------
+    data : rows
+        As for :func:`~sketchlearn.rows.open_rows.open_rows`.
+    above : float, optional
+        Make zeros and ones of local rows, as there.
+    """
+    if not isinstance(data, AbstractRowSource):
+        return LocalRows(open_rows(data, above=above))
+    if above is not None:
+        raise RowsError(
+            f"numbers of {data.source} are not made zeros and ones here. Make them "
+            "where the rows are, and leave binarize=None."
+        )
+    return data
 
 
 def _pool(

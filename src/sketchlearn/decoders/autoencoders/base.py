@@ -1,7 +1,7 @@
 """The interface of an autoencoder of zeros and ones: rows to codes, and back.
 
 Where its numbers come from (a sketch, networks, training) is not known here. What comes
-back is a score for each entry of a row: it is a one where the score is above 0, so that
+back is a logit for each entry of a row: it is a one where the logit is above 0, so that
 every threshold was chosen before, from the sketch and never from the rows.
 """
 
@@ -25,6 +25,11 @@ class AbstractAutoencoder(ABC):
 
     @property
     @abstractmethod
+    def mean(self) -> NDArray[np.floating]:
+        """Share of ones of each feature, as far as it is known."""
+
+    @property
+    @abstractmethod
     def n_codes(self) -> int:
         """Numbers of a code, with the weights of classes where there are classes."""
 
@@ -34,7 +39,7 @@ class AbstractAutoencoder(ABC):
 
     @abstractmethod
     def decode(self, codes: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Scores of entries, ones above 0: (n, n_codes) → (n, n_features)."""
+        """Logits of entries, ones above 0: (n, n_codes) → (n, n_features)."""
 
     def reconstruct(self, rows: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Which entries come back as ones."""

@@ -1,0 +1,229 @@
+r"""The learned part of searched codes: loadings, biases and the steps of the search.
+
+For directions :math:`V` of the sketch with variances :math:`\lambda`, random
+directions :math:`G` and thresholds as in PCA,
+
+.. math::
+    W_{jc} &= \gamma g_j\, (s_c V_{jc} + q_c G_{jc}), \qquad
+    a_j = \gamma g_j\, (\mu_j - t + \delta_j),
+
+where a small network says of each feature :math:`(\delta_j, \ln g_j)` from its mean,
+its variance and how much of it is explained, and another of each direction
+:math:`(s_c, q_c)` from its variance, its rank and the number of rows: directions that
+are noise, or that the sketch never saw, are worth less than random ones, which every
+row can use. One set of weights serves any number of features, rows and codes; weights
+of 0 give PCA. How they are learned is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from sketchlearn.arithmetic.draws import Draws
+from sketchlearn.decoders.autoencoders.code_search import SearchedCodes, SearchSteps
+from sketchlearn.decoders.autoencoders.directions import CodeDirections
+from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.files.weights import Weights
+from sketchlearn.networks.forward import (
+    FrozenNetwork,
+    NetworkSpec,
+    frozen_tensors,
+    initial_tensors,
+    spec_from_dict,
+)
+
+__all__ = [
+    "COMPONENTS",
+    "FEATURES",
+    "OFFSETS",
+    "SCALE",
+    "STEPS",
+    "CodeNetwork",
+    "CodeSpec",
+    "random_directions",
+]
+
+Array: TypeAlias = NDArray[np.float64]
+
+FEATURES, COMPONENTS = "features.", "components."
+"""Prefixes of the tensors of the two networks."""
+
+STEPS, SCALE = "steps", "scale"
+"""Names of the tensors of the search, shape (n_steps, 4): logarithms of temperature and
+rate, logits of momentum and of the likelihood's weight; and of ln γ, shape (1,)."""
+
+N_FEATURE_INPUTS, N_COMPONENT_INPUTS = 8, 7
+"""Numbers of :class:`~sketchlearn.decoders.autoencoders.directions.CodeDirections`."""
+
+OFFSETS = 0.25
+"""Offsets δ are so many times what the network says: part of what it was trained
+with, so that a small change of its weights is a small change of thresholds."""
+
+
+@final
+@dataclass(frozen=True)
+class CodeSpec:
+    """Sizes.
+
+    Parameters
+    ----------
+    width, depth : int
+        Of both networks.
+    n_steps : int
+        Steps of the search.
+    """
+
+    width: int = 32
+    depth: int = 1
+    n_steps: int = 24
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if type(value) is not int or value < 1:
+                raise FeatureMapError(
+                    f"{name} must be a whole number >= 1; got {quote(value)}."
+                )
+
+    @property
+    def networks(self) -> dict[str, NetworkSpec]:
+        """What is built of each prefix."""
+        sizes = {"kind": "transformer", "depth": self.depth, "width": self.width}
+        return {
+            FEATURES: NetworkSpec(N_FEATURE_INPUTS, 2, **sizes),  # type: ignore[arg-type]
+            COMPONENTS: NetworkSpec(N_COMPONENT_INPUTS, 2, **sizes),  # type: ignore[arg-type]
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CodeSpec:
+        """From JSON; unknown fields are refused."""
+        return spec_from_dict(cls, fields)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CodeNetwork:
+    """Networks and steps with their weights.
+
+    Parameters
+    ----------
+    spec : CodeSpec
+        Sizes.
+    tensors : mapping of arrays
+        By name, as in a weights file.
+
+    Examples
+    --------
+    >>> network = CodeNetwork.initial(CodeSpec(width=8, n_steps=4))
+    >>> network.search_steps.temperature.shape
+    (4,)
+    """
+
+    weights_kind: ClassVar = "code-network"
+
+    spec: CodeSpec
+    tensors: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        own = {STEPS: (self.spec.n_steps, 4), SCALE: (1,)}
+        given = {name: a for name, a in self.tensors.items() if name in own}
+        parts = {
+            prefix + name: array
+            for prefix, spec in self.spec.networks.items()
+            for name, array in FrozenNetwork(spec, self._part(prefix)).tensors.items()
+        }
+        known = set(own) | set(parts)
+        unknown = sorted(set(self.tensors) - known)
+        if unknown:
+            raise FeatureMapError(
+                f"there is no tensor {quote(unknown[0])} in a code "
+                "network. Use the tensors of one weights file."
+            )
+        object.__setattr__(self, "tensors", {**frozen_tensors(given, own), **parts})
+
+    @classmethod
+    def initial(cls, spec: CodeSpec, seed: int = 0) -> Self:
+        """Weights that leave PCA's loadings as they are, and a plain search."""
+        tensors: dict[str, NDArray[np.float32]] = {}
+        for place, (prefix, network) in enumerate(spec.networks.items()):
+            for name, array in initial_tensors(network, 2 * seed + place).items():
+                is_last = name.startswith("layers.last")
+                tensors[prefix + name] = array * np.float32(not is_last)
+        tensors[COMPONENTS + "layers.last.bias"] = np.array([0.0, -2.0], np.float32)
+        falling = np.linspace(1.0, -1.0, spec.n_steps)
+        rows = [falling, 0 * falling - 0.5, 0 * falling + 1.0, 2 * falling]
+        tensors[STEPS] = np.stack(rows, axis=1).astype(np.float32)
+        tensors[SCALE] = np.array([np.log(8.0)], np.float32)
+        return cls(spec, tensors)
+
+    def adapted(self, known: CodeDirections) -> SearchedCodes:
+        """The autoencoder of the rows of a sketch."""
+        offset, log_gain = self._network(FEATURES)(known.feature_inputs()).T
+        own, other = self._network(COMPONENTS)(known.component_inputs()).T
+        gain = np.exp(float(self.tensors[SCALE][0]) + np.clip(log_gain, -3, 3))
+        mixed = known.directions * np.exp(np.clip(own, -6, 3))
+        mixed = mixed + random_directions(known.spread, len(own)) * np.exp(
+            np.clip(other, -9, 3)
+        )
+        return SearchedCodes(
+            classes=known.classes,
+            gain=gain,
+            offset=known.threshold - OFFSETS * offset,
+            loadings=mixed * gain[:, None],
+            ones=known.ones,
+            steps=self.search_steps,
+        )
+
+    @property
+    def search_steps(self) -> SearchSteps:
+        """Numbers of the steps."""
+        table = self.tensors[STEPS].astype(np.float64)
+        return SearchSteps(
+            np.exp(table[:, 0]),
+            np.exp(table[:, 1]),
+            expit(table[:, 2]),
+            expit(table[:, 3]),
+        )
+
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
+        """Sizes, tensors and a model card as one value."""
+        return Weights(self.weights_kind, asdict(self.spec), self.tensors, card or {})
+
+    @classmethod
+    def from_weights(cls, weights: Weights) -> Self:
+        """The network that weights of kind ``"code-network"`` belong to."""
+        return cls(CodeSpec.from_dict(weights.spec), weights.tensors)
+
+    def _part(self, prefix: str) -> dict[str, NDArray[np.float32]]:
+        return {
+            name.removeprefix(prefix): array
+            for name, array in self.tensors.items()
+            if name.startswith(prefix)
+        }
+
+    def _network(self, prefix: str) -> FrozenNetwork:
+        return FrozenNetwork(self.spec.networks[prefix], self._part(prefix))
+
+
+def random_directions(spread: Array, count: int) -> Array:
+    """Random columns, about orthonormal, in proportion to the deviations of features.
+
+    Parameters
+    ----------
+    spread : array of shape (d,)
+        Variances of the features.
+    count : int
+        How many.
+
+    Returns
+    -------
+    array of shape (d, count)
+        The same for the same features, always.
+    """
+    columns = Draws(0).normal(len(spread), count) * np.sqrt(spread)[:, None]
+    return np.asarray(columns / np.sqrt(max(float(spread.sum()), 1e-12)))

@@ -1,0 +1,342 @@
+"""An autoencoder of zeros and ones whose weights come from a sketch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import override
+
+from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
+from sketchlearn.errors import ConvergenceWarning, RowsError
+from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
+from sketchlearn.estimators.class_sketches import (
+    added_sketches,
+    classes_of,
+    rest_of_sketches,
+)
+from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.labelled_rows import LabelledRows, open_labelled
+from sketchlearn.estimators.parameters import (
+    AT_LEAST_ONE,
+    RANDOM_STATE,
+    REAL,
+    SKETCH_SIZE,
+    Constraints,
+    one_of,
+    seed_of,
+)
+from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.metrics import balanced_accuracy
+from sketchlearn.plans.codes import (
+    CODE_DECODERS,
+    decode_codes,
+    merged_classes,
+    plan_codes,
+)
+from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.row_source import AbstractRowSource
+from sketchlearn.sketching.sketch import Sketch
+
+__all__ = ["CompressiveAutoencoder"]
+__public__ = ["CompressiveAutoencoder"]
+
+
+@final
+class CompressiveAutoencoder(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractSketchEstimator
+):
+    """Codes of rows of zeros and ones, adapted to a dataset by sketching it.
+
+    No training: one pass makes the sketch, and what was meta-learned on other datasets
+    turns it into an encoder and a decoder. Another sketch, and they are other ones:
+    rows that are added or forgotten are added or forgotten exactly.
+
+    Parameters
+    ----------
+    n_components : int
+        Numbers of a code; as many as there are features, where those are fewer.
+    sketch_size : int or "auto"
+        Numbers the sketch may hold, beside means. By default all second moments of up
+        to about 1,000 features, as for :class:`CompressivePCA`.
+    decoder : {"learned", "pca", "network"}
+        How a sketch becomes an autoencoder. ``"learned"``: logits that are linear in
+        the code, and codes found by a meta-learned search (any number of features,
+        rows and numbers; see docs/autoencoders.md). ``"pca"``: principal components
+        with a threshold from the sketch. ``"network"``: the paper's sketch-conditional
+        networks, for up to 1,000 features and codes of 50 numbers.
+    binarize : float, optional
+        Numbers above are ones, all others zeros. By default rows must hold zeros and
+        ones only, and others are refused.
+    random_state : int
+        Seed of a compressed sketch; the same on every party that is to merge. None
+        is 0.
+
+    Attributes
+    ----------
+    mean_ : array of shape (n_features_in_,)
+        Share of ones of each feature.
+    n_components_ : int
+        Numbers of a code.
+    n_samples_seen_ : float
+        Rows in the sketch.
+    classes_ : array of shape (n_classes,)
+        Where ``y`` was given.
+    sketches_ : dict
+        Sketches of the classes, where ``y`` was given.
+    sketch_ : Sketch
+        All that is kept of the data; with classes, the sum of their sketches.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np, sketchlearn as sl
+    >>> rng = np.random.default_rng(0)
+    >>> X = (rng.random((500, 2)) < 0.5)[:, [0, 0, 0, 1, 1, 1]] * 1.0
+    >>> coder = sl.CompressiveAutoencoder(n_components=2).fit(X)
+    >>> coder.transform(X).shape, coder.score(X)
+    ((500, 2), 1.0)
+    """
+
+    _parameter_constraints: Constraints = {
+        "n_components": [AT_LEAST_ONE],
+        "sketch_size": SKETCH_SIZE,
+        "decoder": one_of(*CODE_DECODERS),
+        "binarize": [REAL, None],
+        "random_state": RANDOM_STATE,
+    }
+    sketches_: dict[Any, Any]
+    command = "autoencoder"
+    command_options = {"components": "n_components"}
+    command_output = ("mean_", "n_components_")
+
+    def __init__(
+        self,
+        n_components: int = 50,
+        *,
+        sketch_size: int | Literal["auto"] = "auto",
+        decoder: Literal["learned", "pca", "network"] = "learned",
+        binarize: float | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.sketch_size = sketch_size
+        self.decoder = decoder
+        self.binarize = binarize
+        self.random_state = random_state
+
+    def plan(
+        self, n_features: int, *, rows: NDArray[np.floating] | None = None
+    ) -> AbstractFeatureMap:
+        """The feature map parties must use to sketch for :meth:`fit_sketch`.
+
+        Zeros and ones need no scales: ``rows`` are never looked at, and no plan has a
+        trace of them.
+        """
+        self._check_parameters()
+        return plan_codes(
+            self.decoder,
+            n_features,
+            sketch_size=self.sketch_size,
+            seed=seed_of(self.random_state),
+        )
+
+    @override
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sketch the rows, or those of each class, and decode the sketch.
+
+        Parameters
+        ----------
+        X : rows
+            Zeros and ones: array, frame, Arrow table, sparse matrix, tensor, generator
+            of batches, or path or glob of Parquet, CSV or Arrow files.
+        y : array of shape (n,), or str, optional
+            Classes, or the name of the column that holds them: each class gets a
+            sketch of its own, rows are weighed between classes when they are encoded,
+            and a code ends with these weights. Without it there are no classes.
+
+        Returns
+        -------
+        self
+        """
+        if y is None:
+            return super().fit(X)
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=True)
+            phi = self.plan(self.n_features_in_)
+            return self.fit_sketch(rows.sketches(phi))
+
+    @override
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add rows, with their classes if there are classes; the first call fits."""
+        if not hasattr(self, "sketch_") or not self._has_classes(y):
+            return super().partial_fit(X, y)
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=False)
+            more = rows.sketches(self.sketch_.feature_map)
+            return self.fit_sketch(added_sketches(self.sketches_, more))
+
+    @override
+    def forget(self, X: Any, y: Any = None) -> Self:
+        """Take rows out again, exactly; with their classes if there are classes."""
+        check_is_fitted(self, "sketch_")
+        if not self._has_classes(y):
+            return super().forget(X, y)
+        self._check_parameters()
+        with self._all_or_nothing():
+            rows = self._open_labelled(X, y, reset=False)
+            gone = rows.sketches(self.sketch_.feature_map)
+            return self.fit_sketch(rest_of_sketches(self.sketches_, gone))
+
+    @override
+    def merge(self, other: Self) -> Self:
+        """Add what another fitted one of the same plan has seen."""
+        check_is_fitted(self, "sketch_")
+        check_is_fitted(other, "sketch_")
+        if hasattr(self, "sketches_") != hasattr(other, "sketches_"):
+            raise RowsError(
+                "one of these has classes and the other has none. Fit both with y, or "
+                "merge their sketch_ and call fit_sketch."
+            )
+        if not hasattr(self, "sketches_"):
+            return super().merge(other)
+        with self._all_or_nothing():
+            return self.fit_sketch(added_sketches(self.sketches_, other.sketches_))
+
+    @override
+    def fit_sketch(
+        self,
+        sketch: Sketch | PrivateSketch | Mapping[Any, Sketch | PrivateSketch],
+    ) -> Self:
+        """Decode a sketch made with a map from :meth:`plan`.
+
+        Parameters
+        ----------
+        sketch : Sketch or PrivateSketch, or mapping
+            Of all rows; or from each class to the sketch of its rows.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        parts, whole = None, sketch
+        if isinstance(sketch, Mapping):
+            classes = classes_of(sketch)
+            parts = {label: sketch[label] for label in classes.tolist()}
+            whole = merged_classes(parts)
+        require_sketch(whole)
+        assert not isinstance(whole, Mapping)
+        d = whole.feature_map.n_features
+        n_components = min(self.n_components, d)
+        coder, said = decode_codes(self.decoder, whole, n_components, parts)
+        if said:
+            warnings.warn(said, ConvergenceWarning, stacklevel=2)
+        self._coder: AbstractAutoencoder = coder
+        self.mean_, self.n_components_ = coder.mean, n_components
+        self.n_samples_seen_ = whole.count
+        self._name_features(whole, np.arange(d))
+        self._remember_classes(parts)
+        self.sketch_ = whole
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.floating]:
+        """Codes of rows: n_components_ numbers, then weights of classes, if any."""
+        rows = self._binary(X)
+        return np.asarray(self._coder.encode(rows), rows.dtype)
+
+    @override
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit rows in memory, and give their codes."""
+        require_in_memory(X, "fit_transform")
+        return super().fit_transform(X, y, **fit_params)
+
+    def inverse_transform(self, X: Any) -> NDArray[np.floating]:
+        """Rows back from codes, as numbers in 0..1: those above one half are ones."""
+        check_is_fitted(self, "sketch_")
+        codes = np.asarray(X)
+        if codes.ndim != 2 or codes.shape[1] != self._coder.n_codes:
+            raise RowsError(
+                f"codes have {self._coder.n_codes} columns; got shape {codes.shape}."
+            )
+        return np.asarray(expit(self._coder.decode(codes)))
+
+    def reconstruct(self, X: Any) -> NDArray[np.uint8]:
+        """Rows of zeros and ones, encoded and back."""
+        return self._coder.reconstruct(self._binary(X)).astype(np.uint8)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Balanced accuracy of the reconstruction, over all entries: 1 is perfect."""
+        rows = self._binary(X)
+        return balanced_accuracy(rows, self._coder.reconstruct(rows))
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Minus the weighted share of entries of each row that come back wrong.
+
+        Ones and zeros weigh as in ``score``. Rows unlike those of the sketch have low
+        scores, which makes this a detector of anomalies.
+        """
+        rows = self._binary(X)
+        wrong = self._coder.reconstruct(rows) != (rows > 0.5)
+        share = float(np.clip(self.mean_.mean(), 1e-4, 1 - 1e-4))
+        weights = np.where(rows > 0.5, 0.5 / share, 0.5 / (1 - share))
+        return np.asarray(-(weights * wrong).mean(axis=1))
+
+    @override
+    def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
+        return self._open_features(X, reset=reset)
+
+    @override
+    def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
+        return self.plan(rows.shape[1])
+
+    @override
+    def _sketch(self, rows: AbstractRowSource) -> Sketch:
+        return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
+
+    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
+        return open_labelled(self, X, y, reset=reset, is_read_once=True)
+
+    def _has_classes(self, y: Any) -> bool:
+        """Whether rows come with classes, as those that were fitted did or did not."""
+        known = hasattr(self, "sketches_")
+        if known == (y is None):
+            raise RowsError(
+                "this was fitted with classes: pass y with the rows."
+                if known
+                else "this was fitted without classes: leave y out, or fit with y."
+            )
+        return known
+
+    def _remember_classes(
+        self, parts: dict[Any, Sketch | PrivateSketch] | None
+    ) -> None:
+        if parts is None:
+            for name in ("classes_", "sketches_"):
+                self.__dict__.pop(name, None)
+            return
+        self.classes_, self.sketches_ = classes_of(parts), parts
+
+    def _binary(self, X: Any) -> NDArray[np.floating]:
+        """Rows of zeros and ones in memory."""
+        rows = self._check_rows(X)
+        if self.binarize is not None:
+            return (rows > self.binarize).astype(rows.dtype)
+        if not ((rows == 0) | (rows == 1)).all():
+            raise RowsError(
+                "rows must hold zeros and ones only. Pass binarize=0.5 to take numbers "
+                "above 0.5 as ones, or encode the columns with BinaryEncoder."
+            )
+        return rows
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._coder.n_codes

@@ -55,6 +55,11 @@ class AdaptedAutoencoder(AbstractAutoencoder):
 
     @property
     @override
+    def mean(self) -> Array:
+        return self.marginals
+
+    @property
+    @override
     def n_codes(self) -> int:
         return self.encoder.network.spec.n_outputs
 

@@ -87,6 +87,12 @@ class PerClassAutoencoder(AbstractAutoencoder):
 
     @property
     @override
+    def mean(self) -> Array:
+        marginals = np.stack([member.marginals for member in self.members])
+        return np.average(marginals, axis=0, weights=np.asarray(self.counts))
+
+    @property
+    @override
     def n_codes(self) -> int:
         return self.members[0].n_codes + len(self.members)
 

@@ -11,6 +11,7 @@ import numpy as np
 from sketchlearn.experiments.autoencoder.drift import DriftCurve
 from sketchlearn.experiments.autoencoder.methods import (
     AUTOENCODER_METHODS,
+    DRIFTING,
     OUR_AUTOENCODER,
     PCA_BASELINE,
     autoencoder_method,
@@ -29,15 +30,16 @@ from sketchlearn.report import (
 __all__ = ["draw_drift", "draw_row_counts", "draw_rows", "square_set"]
 
 _ACCURACY = "balanced accuracy, percent"
-_COLOURS = {name: f"C{number}" for number, name in enumerate(AUTOENCODER_METHODS)}
+_COLOURS = {name: f"C{number}" for number, name in enumerate(DRIFTING)}
 _PICTURED = 10
-"""Rows shown as pictures."""
+"""Most rows shown as pictures, one of each class."""
 
 
 def draw_row_counts(curves: Sequence[RowCurve], path: Path) -> Path:
     """Accuracy against rows in the sketch, a panel for each set."""
     panels = []
     for name in dict.fromkeys(curve.name for curve in curves):
+        own = [curve for curve in curves if curve.name == name]
         lines = [
             Line(
                 AUTOENCODER_METHODS[curve.method],
@@ -47,10 +49,12 @@ def draw_row_counts(curves: Sequence[RowCurve], path: Path) -> Path:
                 _COLOURS[curve.method],
                 curve.deviations,
             )
-            for curve in curves
-            if curve.name == name
+            for curve in own
         ]
-        panels.append(LinePanel(name, "rows in the sketch", _ACCURACY, lines, True))
+        *some, whole = own[0].n_rows
+        ticks = [*((float(count), str(count)) for count in some), (whole, "all")]
+        x_label = "rows in the sketch"
+        panels.append(LinePanel(name, x_label, _ACCURACY, lines, True, ticks))
     title = "Rows in the sketch: mean and standard deviation over draws of them"
     return draw_lines(panels, path, title=title, n_columns=min(4, len(panels)))
 
@@ -74,8 +78,8 @@ def draw_drift(curves: Sequence[DriftCurve], path: Path) -> Path:
         title = f"rows of {name}"
         panels.append(LinePanel(title, "in the sketch", _ACCURACY, lines, ticks=ticks))
     exact = all(curve.is_exact for curve in curves)
-    how = "exactly the sketch of it alone" if exact else "NOT the sketch of it alone"
-    title = f"Merged, then subtracted: the last sketch is {how}"
+    how = "exactly" if exact else "NOT"
+    title = f"Merged, then subtracted: the rest is {how} the sketch of {name} alone"
     return draw_lines(panels, path, title=title)
 
 
@@ -89,10 +93,7 @@ def square_set(sets: Sequence[ReconstructionSet]) -> ReconstructionSet | None:
 
 def draw_rows(data: ReconstructionSet, path: Path) -> Path:
     """Some rows of an image set as they are, and as they come back."""
-    # Rows of different classes, one after the other.
-    order = np.argsort(data.labels, kind="stable")
-    step = max(1, len(order) // _PICTURED)
-    chosen = order[::step][:_PICTURED]
+    chosen = np.unique(data.labels, return_index=True)[1][:_PICTURED]
     rows, labels, side = data.rows[chosen], data.labels[chosen], isqrt(data.n_features)
     shown = [PictureRow("rows", rows.reshape(-1, side, side))]
     for name in ("ms", PCA_BASELINE, OUR_AUTOENCODER):

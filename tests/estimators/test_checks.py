@@ -3,15 +3,18 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sketchlearn import CompressivePCA, CompressiveRidge
+from sketchlearn import CompressiveAutoencoder, CompressivePCA, CompressiveRidge
 from sketchlearn.discovery import classes_declaring
 
 OWN = {"kmeans", "mixture"}  # checked beside their other tests
+OWN |= {"autoencoder"}  # takes zeros and ones, and makes them if asked
 FOUND = classes_declaring("command", "sketchlearn.estimators")
 ESTIMATORS = [
     *[cls() for command, cls in FOUND.items() if command not in OWN],
     CompressivePCA(n_components=1, sketch_size=3, standardize=True),
     CompressiveRidge(sketch_size=40, fit_intercept=False),
+    CompressiveAutoencoder(binarize=0.0),
+    CompressiveAutoencoder(2, binarize=0.0, sketch_size=3, decoder="pca"),
 ]
 
 

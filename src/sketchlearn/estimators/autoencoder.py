@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -14,19 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
-from sketchlearn.errors import ConvergenceWarning, RowsError
-from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
-from sketchlearn.estimators.class_sketches import (
-    added_sketches,
-    classes_of,
-    rest_of_sketches,
-)
+from sketchlearn.errors import ConvergenceWarning, RowRangeError, RowsError
+from sketchlearn.estimators.base import require_sketch
+from sketchlearn.estimators.class_sketches import classes_of
+from sketchlearn.estimators.classed import AbstractClassedEstimator
 from sketchlearn.estimators.inputs import require_in_memory
-from sketchlearn.estimators.labelled_rows import LabelledRows, open_labelled
 from sketchlearn.estimators.parameters import (
+    ANY_NUMBER,
     AT_LEAST_ONE,
     RANDOM_STATE,
-    REAL,
     SKETCH_SIZE,
     Constraints,
     one_of,
@@ -36,6 +33,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.metrics import balanced_accuracy
 from sketchlearn.plans.codes import (
     CODE_DECODERS,
+    NOT_BINARY,
     decode_codes,
     merged_classes,
     plan_codes,
@@ -50,7 +48,7 @@ __public__ = ["CompressiveAutoencoder"]
 
 @final
 class CompressiveAutoencoder(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractSketchEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractClassedEstimator
 ):
     """Codes of rows of zeros and ones, adapted to a dataset by sketching it.
 
@@ -108,10 +106,9 @@ class CompressiveAutoencoder(
         "n_components": [AT_LEAST_ONE],
         "sketch_size": SKETCH_SIZE,
         "decoder": one_of(*CODE_DECODERS),
-        "binarize": [REAL, None],
+        "binarize": [ANY_NUMBER, None],
         "random_state": RANDOM_STATE,
     }
-    sketches_: dict[Any, Any]
     command = "autoencoder"
     command_options = {"components": "n_components"}
     command_output = ("mean_", "n_components_")
@@ -146,70 +143,6 @@ class CompressiveAutoencoder(
             sketch_size=self.sketch_size,
             seed=seed_of(self.random_state),
         )
-
-    @override
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sketch the rows, or those of each class, and decode the sketch.
-
-        Parameters
-        ----------
-        X : rows
-            Zeros and ones: array, frame, Arrow table, sparse matrix, tensor, generator
-            of batches, or path or glob of Parquet, CSV or Arrow files.
-        y : array of shape (n,), or str, optional
-            Classes, or the name of the column that holds them: each class gets a
-            sketch of its own, rows are weighed between classes when they are encoded,
-            and a code ends with these weights. Without it there are no classes.
-
-        Returns
-        -------
-        self
-        """
-        if y is None:
-            return super().fit(X)
-        self._check_parameters()
-        with self._all_or_nothing():
-            rows = self._open_labelled(X, y, reset=True)
-            phi = self.plan(self.n_features_in_)
-            return self.fit_sketch(rows.sketches(phi))
-
-    @override
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Add rows, with their classes if there are classes; the first call fits."""
-        if not hasattr(self, "sketch_") or not self._has_classes(y):
-            return super().partial_fit(X, y)
-        self._check_parameters()
-        with self._all_or_nothing():
-            rows = self._open_labelled(X, y, reset=False)
-            more = rows.sketches(self.sketch_.feature_map)
-            return self.fit_sketch(added_sketches(self.sketches_, more))
-
-    @override
-    def forget(self, X: Any, y: Any = None) -> Self:
-        """Take rows out again, exactly; with their classes if there are classes."""
-        check_is_fitted(self, "sketch_")
-        if not self._has_classes(y):
-            return super().forget(X, y)
-        self._check_parameters()
-        with self._all_or_nothing():
-            rows = self._open_labelled(X, y, reset=False)
-            gone = rows.sketches(self.sketch_.feature_map)
-            return self.fit_sketch(rest_of_sketches(self.sketches_, gone))
-
-    @override
-    def merge(self, other: Self) -> Self:
-        """Add what another fitted one of the same plan has seen."""
-        check_is_fitted(self, "sketch_")
-        check_is_fitted(other, "sketch_")
-        if hasattr(self, "sketches_") != hasattr(other, "sketches_"):
-            raise RowsError(
-                "one of these has classes and the other has none. Fit both with y, or "
-                "merge their sketch_ and call fit_sketch."
-            )
-        if not hasattr(self, "sketches_"):
-            return super().merge(other)
-        with self._all_or_nothing():
-            return self.fit_sketch(added_sketches(self.sketches_, other.sketches_))
 
     @override
     def fit_sketch(
@@ -302,40 +235,23 @@ class CompressiveAutoencoder(
     def _sketch(self, rows: AbstractRowSource) -> Sketch:
         return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
 
-    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
-        return open_labelled(self, X, y, reset=reset, is_read_once=True)
-
-    def _has_classes(self, y: Any) -> bool:
-        """Whether rows come with classes, as those that were fitted did or did not."""
-        known = hasattr(self, "sketches_")
-        if known == (y is None):
-            raise RowsError(
-                "this was fitted with classes: pass y with the rows."
-                if known
-                else "this was fitted without classes: leave y out, or fit with y."
-            )
-        return known
-
-    def _remember_classes(
-        self, parts: dict[Any, Sketch | PrivateSketch] | None
-    ) -> None:
-        if parts is None:
-            for name in ("classes_", "sketches_"):
-                self.__dict__.pop(name, None)
-            return
-        self.classes_, self.sketches_ = classes_of(parts), parts
-
     def _binary(self, X: Any) -> NDArray[np.floating]:
         """Rows of zeros and ones in memory."""
         rows = self._check_rows(X)
         if self.binarize is not None:
             return (rows > self.binarize).astype(rows.dtype)
         if not ((rows == 0) | (rows == 1)).all():
-            raise RowsError(
-                "rows must hold zeros and ones only. Pass binarize=0.5 to take numbers "
-                "above 0.5 as ones, or encode the columns with BinaryEncoder."
-            )
+            raise RowsError(NOT_BINARY)
         return rows
+
+    @override
+    @contextmanager
+    def _in_range(self) -> Iterator[None]:
+        try:
+            yield
+        except RowRangeError as error:  # there are no bounds to declare here
+            found = str(error).partition(" Nothing was added.")[0]
+            raise RowsError(f"{found} Nothing was added. {NOT_BINARY}") from error
 
     @property
     def _n_features_out(self) -> int:

@@ -119,7 +119,9 @@ def open_labelled(
             )
         return _open_named(estimator, X, y, reset=reset)
     X = beside_targets(X, "column of classes")
-    rows, labels = validated(estimator, X, y, reset=reset)
+    is_sparse = estimator.__sklearn_tags__().input_tags.sparse
+    accept = "csr" if is_sparse else False
+    rows, labels = validated(estimator, X, y, reset=reset, accept_sparse=accept)
     check_classification_targets(labels)
     return LabelledRows(open_rows(rows, above=above), labels)
 

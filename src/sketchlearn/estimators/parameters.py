@@ -27,7 +27,7 @@ __all__ = [
     "BOUNDS",
     "NOT_NEGATIVE",
     "RANDOM_STATE",
-    "REAL",
+    "ANY_NUMBER",
     "ROUNDS",
     "SHARE",
     "SKETCH_SIZE",
@@ -50,7 +50,7 @@ class _Number(Interval):
 
 
 AT_LEAST_ONE = _Number(Integral, 1, None, closed="left")
-REAL = _Number(Real, None, None, closed="neither")
+ANY_NUMBER = _Number(Real, None, None, closed="neither")
 NOT_NEGATIVE = _Number(Real, 0, None, closed="left")
 SHARE = _Number(RealNotInt, 0, 1, closed="neither")
 

@@ -32,7 +32,7 @@ __all__ = [
 _FEWEST_FEATURES = 12
 """Narrower tables teach nothing of codes."""
 
-_FEWEST_ROWS = 8
+_SMALLEST_SKETCH = 8
 """Of a sketch."""
 
 
@@ -91,9 +91,9 @@ def draw_episode(
     d = int(round(np.exp(rng.uniform(low, np.log(widest)))))
     d = widest if rng.random() < 0.4 else d
     columns = np.sort(rng.permutation(table.shape[1])[:d])
-    most = max(min(len(table) - law.query_rows, law.max_rows), _FEWEST_ROWS)
+    most = max(min(len(table) - law.query_rows, law.max_rows), _SMALLEST_SKETCH)
     high = min(most, 256) if rng.random() < law.few_rows else most
-    n = int(round(np.exp(rng.uniform(np.log(_FEWEST_ROWS), np.log(high)))))
+    n = int(round(np.exp(rng.uniform(np.log(_SMALLEST_SKETCH), np.log(high)))))
     order = rng.permutation(len(table))
     rows = table[:, columns] if d < table.shape[1] else table
     support, query = rows[order[:n]], rows[order[n:][: law.query_rows]]

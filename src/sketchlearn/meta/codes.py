@@ -16,8 +16,8 @@ import numpy as np
 from typing_extensions import override
 
 from sketchlearn.decoders.autoencoders.code_network import (
-    COMPONENTS,
-    FEATURES,
+    COMPONENT_PART,
+    FEATURE_PART,
     OFFSETS,
     SCALE,
     STEPS,
@@ -52,8 +52,8 @@ class TrainableCodes(nn.Module):
     def __init__(self, frozen: CodeNetwork) -> None:
         super().__init__()
         self.spec = frozen.spec
-        self.features = _thawed(frozen, FEATURES)
-        self.components = _thawed(frozen, COMPONENTS)
+        self.features = _thawed(frozen, FEATURE_PART)
+        self.components = _thawed(frozen, COMPONENT_PART)
         self.steps = nn.Parameter(torch.tensor(frozen.tensors[STEPS]))
         self.scale = nn.Parameter(torch.tensor(frozen.tensors[SCALE]))
 

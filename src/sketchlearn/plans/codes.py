@@ -30,6 +30,7 @@ from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "CODE_DECODERS",
+    "NOT_BINARY",
     "decode_codes",
     "merged_classes",
     "plan_codes",
@@ -42,6 +43,12 @@ LEARNED_CODES = "autoencoder-codes"
 
 CONDITIONAL = "autoencoder-ms"
 """Model behind ``decoder="network"``: the paper's."""
+
+NOT_BINARY = (
+    "Rows must hold zeros and ones only. Pass binarize=0.5 to take numbers above 0.5 "
+    "as ones, or encode the columns with BinaryEncoder."
+)
+"""What to do about other rows."""
 
 _EXACT = 1e-13
 """A variance of zeros and ones is μ(1 - μ) up to so much: rounding of doubles."""
@@ -106,7 +113,7 @@ def decode_codes(
         network = _model(CONDITIONAL)
         return network.adapt(sketch, n_components, classes), None
     name = "learned" if decoder == "learned" else "nystrom"
-    moments = moment_decoder(name, sketch).decode(sketch).params
+    moments = _moments(name, sketch)
     _require_binary(moments, sketch)
     require_directions(moments)
     means = None if classes is None else _class_means(classes)
@@ -133,11 +140,14 @@ def merged_classes(
     return reduce(add, parts)
 
 
+def _moments(name: str, sketch: Sketch | PrivateSketch) -> Moments:
+    decoder = moment_decoder(name, sketch, rounds_rows=False)
+    return decoder.decode(sketch).params
+
+
 def _class_means(classes: Mapping[Any, Sketch | PrivateSketch]) -> ClassMeans:
     """Means and shares of classes, in the order of the mapping."""
-    found = [
-        moment_decoder("nystrom", one).decode(one).params for one in classes.values()
-    ]
+    found = [_moments("nystrom", one) for one in classes.values()]
     counts = np.array([max(one.count, 0.0) for one in found], np.float64)
     means = np.clip(np.stack([one.mean for one in found]), 0.0, 1.0)
     return ClassMeans(means, counts / max(counts.sum(), 1e-300))
@@ -159,9 +169,8 @@ def _require_binary(moments: Moments, sketch: Sketch | PrivateSketch) -> None:
     names = sketch.columns
     column = f"feature {place}" if names is None else repr(names[place])
     raise RowsError(
-        f"rows must hold zeros and ones only: {int(other.sum())} of {len(mean)} "
-        f"features hold other numbers (the first is {column}). Pass binarize=0.5 to "
-        "take numbers above 0.5 as ones, or encode the columns with BinaryEncoder."
+        f"{int(other.sum())} of {len(mean)} features hold other numbers than 0 and 1 "
+        f"(the first is {column}). Nothing was added. {NOT_BINARY}"
     )
 
 

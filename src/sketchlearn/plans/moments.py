@@ -279,18 +279,17 @@ def _most_important(
 
 
 def moment_decoder(
-    name: str, sketch: Sketch | PrivateSketch, *, with_unseen: bool = False
+    name: str, sketch: Sketch | PrivateSketch, **options: bool
 ) -> AbstractDecoder[Moments]:
     """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
 
-    A sketch that holds all of them needs no learned decoder.
+    A sketch that holds all of them needs no learned decoder. Options as for
+    :class:`~sketchlearn.decoders.moments.base.AbstractMomentDecoder`.
     """
     part, _ = second_moment_part(sketch.feature_map)
     if name == "nystrom" or not part.is_compressed:
-        return NystromDecoder(with_unseen=with_unseen)
-    learned: AbstractDecoder[Moments] = replace(
-        _learned_decoder(), with_unseen=with_unseen
-    )
+        return NystromDecoder(**options)  # type: ignore[arg-type]
+    learned: AbstractDecoder[Moments] = replace(_learned_decoder(), **options)
     return learned
 
 

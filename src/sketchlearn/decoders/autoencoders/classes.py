@@ -12,17 +12,16 @@ comes back needs nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from sketchlearn.decoders.autoencoders.directions import ClassMeans
+from sketchlearn.rows.values import Floats
 
 __all__ = ["ClassChoice"]
-
-Array: TypeAlias = NDArray[np.floating]
 
 _LEAST_SHARE = 1e-2
 """Means of classes are kept this far from 0 and 1: a row with one odd entry still has
@@ -56,32 +55,32 @@ class ClassChoice:
         """Weights in a code."""
         return len(self.classes.shares) if len(self.classes.shares) > 1 else 0
 
-    def weights(self, rows: Array) -> Array:
+    def weights(self, rows: Floats) -> Floats:
         """Weight of each class: (n, d) → (n, n_weights)."""
         if not self.n_weights:
             return np.empty((len(rows), 0), rows.dtype)
         mean = np.clip(self.classes.means, _LEAST_SHARE, 1 - _LEAST_SHARE)
         odds, nothing = np.log(mean / (1 - mean)), np.log1p(-mean).sum(axis=1)
         logs = (rows @ odds.T + nothing) / self.temperature
-        found: Array = softmax(logs + np.log(self.classes.shares), axis=1)
+        found: Floats = softmax(logs + np.log(self.classes.shares), axis=1)
         return found.astype(rows.dtype)
 
-    def of_labels(self, labels: NDArray[np.integer]) -> Array:
+    def of_labels(self, labels: NDArray[np.integer]) -> Floats:
         """Weights where the class of each row is known: one of them is one."""
         return np.asarray(np.eye(self.n_weights)[labels])
 
-    def blend(self, values: Array, weights: Array) -> Array:
+    def blend(self, values: Floats, weights: Floats) -> Floats:
         """Means of what classes have, by weight: (n_classes, d) → (n or 1, d)."""
         if not self.n_weights:
             return values
-        blended: Array = weights @ values.astype(weights.dtype)
+        blended: Floats = weights @ values.astype(weights.dtype)
         return blended
 
-    def beside(self, numbers: Array, weights: Array) -> Array:
+    def beside(self, numbers: Floats, weights: Floats) -> Floats:
         """A code of numbers and weights."""
         return np.concatenate([numbers, weights], axis=1)
 
-    def split(self, codes: Array) -> tuple[Array, Array]:
+    def split(self, codes: Floats) -> tuple[Floats, Floats]:
         """Numbers and weights of a code."""
         cut = codes.shape[1] - self.n_weights
         return codes[:, :cut], codes[:, cut:]

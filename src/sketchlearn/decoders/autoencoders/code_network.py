@@ -39,8 +39,8 @@ from sketchlearn.networks.forward import (
 )
 
 __all__ = [
-    "COMPONENTS",
-    "FEATURES",
+    "COMPONENT_PART",
+    "FEATURE_PART",
     "OFFSETS",
     "SCALE",
     "STEPS",
@@ -51,7 +51,7 @@ __all__ = [
 
 Array: TypeAlias = NDArray[np.float64]
 
-FEATURES, COMPONENTS = "features.", "components."
+FEATURE_PART, COMPONENT_PART = "features.", "components."
 """Prefixes of the tensors of the two networks."""
 
 STEPS, SCALE = "steps", "scale"
@@ -95,8 +95,8 @@ class CodeSpec:
         """What is built of each prefix."""
         sizes = {"kind": "transformer", "depth": self.depth, "width": self.width}
         return {
-            FEATURES: NetworkSpec(N_FEATURE_INPUTS, 2, **sizes),  # type: ignore[arg-type]
-            COMPONENTS: NetworkSpec(N_COMPONENT_INPUTS, 2, **sizes),  # type: ignore[arg-type]
+            FEATURE_PART: NetworkSpec(N_FEATURE_INPUTS, 2, **sizes),  # type: ignore[arg-type]
+            COMPONENT_PART: NetworkSpec(N_COMPONENT_INPUTS, 2, **sizes),  # type: ignore[arg-type]
         }
 
     @classmethod
@@ -154,7 +154,7 @@ class CodeNetwork:
             for name, array in initial_tensors(network, 2 * seed + place).items():
                 is_last = name.startswith("layers.last")
                 tensors[prefix + name] = array * np.float32(not is_last)
-        tensors[COMPONENTS + "layers.last.bias"] = np.array([0.0, -2.0], np.float32)
+        tensors[COMPONENT_PART + "layers.last.bias"] = np.array([0.0, -2.0], np.float32)
         falling = np.linspace(1.0, -1.0, spec.n_steps)
         rows = [falling, 0 * falling - 0.5, 0 * falling + 1.0, 2 * falling]
         tensors[STEPS] = np.stack(rows, axis=1).astype(np.float32)
@@ -163,8 +163,8 @@ class CodeNetwork:
 
     def adapted(self, known: CodeDirections) -> SearchedCodes:
         """The autoencoder of the rows of a sketch."""
-        offset, log_gain = self._network(FEATURES)(known.feature_inputs()).T
-        own, other = self._network(COMPONENTS)(known.component_inputs()).T
+        offset, log_gain = self._network(FEATURE_PART)(known.feature_inputs()).T
+        own, other = self._network(COMPONENT_PART)(known.component_inputs()).T
         gain = np.exp(float(self.tensors[SCALE][0]) + np.clip(log_gain, -3, 3))
         mixed = known.directions * np.exp(np.clip(own, -6, 3))
         mixed = mixed + random_directions(known.spread, len(own)) * np.exp(

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,9 @@ from typing_extensions import override
 from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
 from sketchlearn.decoders.autoencoders.classes import ClassChoice
 from sketchlearn.decoders.autoencoders.directions import ClassMeans
+from sketchlearn.rows.values import Floats
 
 __all__ = ["RIDGE", "SearchedCodes", "SearchSteps"]
-
-Array: TypeAlias = NDArray[np.floating]
 
 RIDGE = 1e-3
 """Part of the mean of the diagonal of WᵀW that is added to it, so that it can be
@@ -117,15 +116,15 @@ class SearchedCodes(AbstractAutoencoder):
         numbers, weights = self._choice.split(np.asarray(codes, np.float32))
         return self._logits(numbers, self._biases(weights))
 
-    def _encode(self, rows: Array) -> Array:
+    def _encode(self, rows: Floats) -> Floats:
         weights = self._choice.weights(rows)
         biases = self._biases(weights)
         centre = self._choice.blend(self.classes.means.astype(np.float32), weights)
-        away: Array = (rows - centre) * self.gain.astype(np.float32)
+        away: Floats = (rows - centre) * self.gain.astype(np.float32)
         start = self._solve(away)
         return self._choice.beside(self._search(rows, biases, start), weights)
 
-    def _search(self, rows: Array, biases: Array, codes: Array) -> Array:
+    def _search(self, rows: Floats, biases: Floats, codes: Floats) -> Floats:
         """The best code of each row on the way from the first ones."""
         share = np.float32(self.ones)
         signs = np.where(rows > 0.5, 0.5 / share, -0.5 / (1 - share))
@@ -147,25 +146,25 @@ class SearchedCodes(AbstractAutoencoder):
             score = np.where(better, found, score)
         return best
 
-    def _logits(self, codes: Array, biases: Array) -> Array:
-        found: Array = codes @ self._loadings.T + biases
+    def _logits(self, codes: Floats, biases: Floats) -> Floats:
+        found: Floats = codes @ self._loadings.T + biases
         return found
 
-    def _solve(self, pull: Array) -> Array:
+    def _solve(self, pull: Floats) -> Floats:
         """(WᵀW + ε)⁻¹ Wᵀ applied to each row."""
-        found: Array = pull @ self._inverse
+        found: Floats = pull @ self._inverse
         return found
 
-    def _biases(self, weights: Array) -> Array:
+    def _biases(self, weights: Floats) -> Floats:
         biases = (self.classes.means - self.offset) * self.gain
         return self._choice.blend(biases.astype(np.float32), weights)
 
     @cached_property
-    def _loadings(self) -> Array:
+    def _loadings(self) -> Floats:
         return np.ascontiguousarray(self.loadings, np.float32)
 
     @cached_property
-    def _inverse(self) -> Array:
+    def _inverse(self) -> Floats:
         core = self.loadings.T @ self.loadings
         core += RIDGE * max(np.trace(core) / len(core), 1e-12) * np.eye(len(core))
         found = cho_solve(cho_factor(core), self.loadings.T)
@@ -176,18 +175,18 @@ class SearchedCodes(AbstractAutoencoder):
         return ClassChoice(self.classes)
 
 
-def _score(signs: Array, logits: Array) -> Array:
+def _score(signs: Floats, logits: Floats) -> Floats:
     """Weighted share of right entries of each row, up to a constant."""
-    found: Array = np.einsum("ij,ij->i", signs, (logits > 0).astype(np.float32))
+    found: Floats = np.einsum("ij,ij->i", signs, (logits > 0).astype(np.float32))
     return found
 
 
 def _pull(
-    logits: Array, rows: Array, signs: Array, temperature: float, alpha: float
-) -> Array:
+    logits: Floats, rows: Floats, signs: Floats, temperature: float, alpha: float
+) -> Floats:
     """The direction in which logits are to go."""
     q = expit(logits * np.float32(1 / temperature))
-    right: Array = signs * q
+    right: Floats = signs * q
     right *= 1 - q
     right *= np.float32(4 * (1 - alpha))
     right += np.float32(alpha) * np.abs(signs) * (rows - q)

@@ -28,7 +28,7 @@ __all__ = ["ClassMeans", "CodeDirections"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-_LEAST = 1e-12
+_NO_VARIANCE = 1e-12
 """Variances below are none."""
 
 
@@ -120,7 +120,7 @@ class CodeDirections:
     def explained(self) -> Array:
         """Share of each feature's variance along the directions."""
         along = (np.square(self.directions) * self.variances).sum(axis=1)
-        positive = self.spread > _LEAST
+        positive = self.spread > _NO_VARIANCE
         share = np.where(positive, along / np.where(positive, self.spread, 1.0), 0.0)
         return np.clip(share, 0.0, 1.0)
 
@@ -137,13 +137,16 @@ class CodeDirections:
     def component_inputs(self) -> Array:
         """What is said of each direction to a network, shape (k, 7)."""
         k, d, n = len(self.variances), len(self.spread), self.count
-        total = max(float(self.spread.sum()), _LEAST)
-        rest = max(total - float(self.variances.sum()), 1e-6 * total) / d
+        total = max(float(self.spread.sum()), _NO_VARIANCE)
+        along = max(float(self.variances.sum()), _NO_VARIANCE)
+        rest = max(total - along, 1e-6 * total) / d
         edge = rest * (1 + np.sqrt(d / n)) ** 2
         places = np.arange(k)
         return np.stack(
             [
-                _log(self.variances * k / max(float(self.variances.sum()), _LEAST)),
+                _log(
+                    self.variances * k / max(float(self.variances.sum()), _NO_VARIANCE)
+                ),
                 _log(self.variances * d / total),
                 _log(self.variances / edge),
                 places / k,

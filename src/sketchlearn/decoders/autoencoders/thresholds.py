@@ -19,7 +19,7 @@ __all__ = ["balanced_threshold", "share_of_ones"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-_STEPS = 97
+_N_THRESHOLDS = 97
 """Thresholds that are tried, from 0.02 to 0.98: steps of a hundredth."""
 
 
@@ -43,7 +43,7 @@ def balanced_threshold(mean: Array, explained: Array) -> float:
     """
     mean, r = np.clip(mean, 0.0, 1.0), np.clip(explained, 0.0, 1.0)
     spread = np.sqrt(np.maximum(r * (1 - r) * mean * (1 - mean), 1e-8))
-    thresholds = np.linspace(0.02, 0.98, _STEPS)
+    thresholds = np.linspace(0.02, 0.98, _N_THRESHOLDS)
     above = mean + r * (1 - mean) - thresholds[:, None]
     below = thresholds[:, None] - (mean - r * mean)
     ones = (mean * ndtr(above / spread)).sum(axis=1) / max(mean.sum(), 1e-12)

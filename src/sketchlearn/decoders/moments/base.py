@@ -56,11 +56,15 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         covariances that will be inverted.
     noise_tuning : NoiseTuning
         Hand-tuned numbers for releases.
+    rounds_rows : bool
+        Whether rows may have been rounded when they were sketched: warn where they vary
+        by little more. Zeros and ones never are.
     """
 
     clamp: bool = True
     with_unseen: bool = False
     noise_tuning: NoiseTuning = NoiseTuning()
+    rounds_rows: bool = True
 
     @abstractmethod
     def complete(self, seen: Array, omega: Array, noise: float) -> AbstractCovariance:
@@ -84,7 +88,7 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
             found = self._whole(second, noise, mean)
         variances = found.structure.variances
         is_clipped = any(one.clips for one in sketch.feature_map.parts())
-        if not noise and not is_clipped:
+        if self.rounds_rows and not noise and not is_clipped:
             warn_of_coarse_rounding(variances, part, sketch.count)
         scaling = part.scaling or Scaling.identity(part.n_features)
         require_representable(variances, scaling)

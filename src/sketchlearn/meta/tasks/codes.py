@@ -145,10 +145,10 @@ class CodeProblem(AbstractProblem):
         return torch.stack(wrong).mean()
 
 
-Case = tuple[str, CodeDirections, NDArray[np.float32]]
+CodeCase = tuple[str, CodeDirections, NDArray[np.float32]]
 
 
-def _cases(name: str, rows: NDArray[np.uint8], n_checked: int) -> list[Case]:
+def _cases(name: str, rows: NDArray[np.uint8], n_checked: int) -> list[CodeCase]:
     """Three sketches of half of the rows, and some of the others: always the same."""
     shuffled = rows[np.random.default_rng(0).permutation(len(rows))]
     half, d = len(rows) // 2, rows.shape[1]

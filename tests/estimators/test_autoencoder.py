@@ -1,0 +1,222 @@
+"""An autoencoder is its sketch: it adapts, forgets, merges and releases with it."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from scipy.sparse import csr_array
+from tests.decoders.autoencoders.test_linear import binary_rows
+
+import sketchlearn as sl
+from sketchlearn.errors import FeatureMapError, RemovalError, RowsError
+from sketchlearn.metrics import balanced_accuracy
+
+ROWS = binary_rows(600, 20)
+LABELS = (ROWS[:, 0] > 0.5).astype(int)
+
+
+@pytest.fixture(params=["learned", "pca"])
+def fitted(request):
+    return sl.CompressiveAutoencoder(5, decoder=request.param).fit(ROWS)
+
+
+def test_codes_and_rows_have_the_shapes_and_values_they_should(fitted):
+    codes = fitted.transform(ROWS)
+    assert codes.shape == (600, 5)
+    back = fitted.inverse_transform(codes)
+    assert back.min() >= 0
+    assert back.max() <= 1
+    rows = fitted.reconstruct(ROWS)
+    assert np.array_equal(rows, back > 0.5)
+    assert fitted.score(ROWS) == balanced_accuracy(ROWS, rows)
+    assert fitted.score(ROWS) > 0.8
+    assert np.allclose(fitted.mean_, ROWS.mean(axis=0))
+    assert len(fitted.get_feature_names_out()) == 5
+
+
+def test_a_code_as_wide_as_the_rows_loses_nothing():
+    wide = sl.CompressiveAutoencoder().fit(ROWS)
+    assert wide.n_components_ == 20
+    assert wide.score(ROWS) == 1.0
+
+
+def test_all_forms_of_rows_give_one_autoencoder(tmp_path):
+    names = [f"c{i}" for i in range(20)]
+    frame = pd.DataFrame(ROWS.astype(np.int8), columns=names)
+    pa.parquet.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    forms = [
+        frame,
+        csr_array(ROWS),
+        ROWS > 0.5,
+        (ROWS[i : i + 100] for i in range(0, 600, 100)),
+        str(tmp_path / "rows.parquet"),
+    ]
+    expected = sl.CompressiveAutoencoder(4).fit(ROWS)
+    for rows in forms:
+        found = sl.CompressiveAutoencoder(4).fit(rows)
+        assert found.sketch_ == expected.sketch_
+        assert np.array_equal(found._coder.encode(ROWS), expected.transform(ROWS))
+
+
+@pytest.mark.parametrize("sketch_size", ["auto", 60])
+def test_rows_that_come_and_go_leave_the_autoencoder_as_it_was(sketch_size):
+    coder = sl.CompressiveAutoencoder(4, sketch_size=sketch_size).fit(ROWS[:400])
+    before, digest = coder.transform(ROWS), coder.sketch_.digest
+    coder.partial_fit(ROWS[400:])
+    assert coder.sketch_.digest != digest
+    coder.forget(ROWS[400:])  # bounds are declared: no plan keeps a trace
+    assert coder.sketch_.digest == digest
+    assert np.array_equal(coder.transform(ROWS), before)
+
+
+def test_a_sketch_of_other_rows_is_another_autoencoder():
+    other = binary_rows(600, 20, seed=7)
+    coder = sl.CompressiveAutoencoder(4).fit(ROWS)
+    at_home, abroad = coder.score(ROWS), coder.score(other)
+    coder.partial_fit(other).forget(ROWS)
+    assert coder.sketch_ == sl.CompressiveAutoencoder(4).fit(other).sketch_
+    assert at_home > abroad
+    assert coder.score(other) > coder.score(ROWS)
+
+
+def test_merging_is_fitting_all_rows():
+    left = sl.CompressiveAutoencoder(4).fit(ROWS[:250])
+    left.merge(sl.CompressiveAutoencoder(4).fit(ROWS[250:]))
+    assert left.sketch_ == sl.CompressiveAutoencoder(4).fit(ROWS).sketch_
+
+
+def test_parties_sketch_with_the_plan():
+    coder = sl.CompressiveAutoencoder(4, sketch_size=60)
+    phi = coder.plan(20)
+    assert phi.origin == "declared"
+    whole = sl.sketch_rows(ROWS[:300], phi) + sl.sketch_rows(ROWS[300:], phi)
+    assert coder.fit_sketch(whole).score(ROWS) == coder.fit(ROWS).score(ROWS)
+
+
+@pytest.mark.parametrize("decoder", ["learned", "pca"])
+def test_a_release_of_many_rows_is_decoded_like_the_rows(decoder):
+    rows = np.tile(ROWS, (200, 1))
+    coder = sl.CompressiveAutoencoder(4, decoder=decoder)
+    exact = sl.sketch_rows(rows, coder.plan(20))
+    ledger = sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5)
+    private = sl.release(exact, epsilon=2.0, delta=1e-8, ledger=ledger)
+    without = coder.fit_sketch(exact).score(ROWS)
+    assert coder.fit_sketch(private).score(ROWS) > without - 0.03
+
+
+def test_classes_add_up_and_weigh_the_codes():
+    coder = sl.CompressiveAutoencoder(4).fit(ROWS, LABELS)
+    assert coder.classes_.tolist() == [0, 1]
+    assert coder.sketch_ == sl.CompressiveAutoencoder(4).fit(ROWS).sketch_
+    codes = coder.transform(ROWS)
+    assert codes.shape == (600, 6)
+    assert np.allclose(codes[:, 4:].sum(axis=1), 1, atol=1e-5)
+    right = codes[:, 4:].argmax(axis=1) == LABELS
+    assert right.mean() > 0.7
+    assert (
+        coder.score(ROWS) >= sl.CompressiveAutoencoder(4).fit(ROWS).score(ROWS) - 0.02
+    )
+
+
+def test_rows_of_classes_come_and_go_exactly():
+    coder = sl.CompressiveAutoencoder(4).fit(ROWS[:400], LABELS[:400])
+    digests = {label: one.digest for label, one in coder.sketches_.items()}
+    coder.partial_fit(ROWS[400:], LABELS[400:]).forget(ROWS[400:], LABELS[400:])
+    assert {label: one.digest for label, one in coder.sketches_.items()} == digests
+    other = sl.CompressiveAutoencoder(4).fit(ROWS[400:], LABELS[400:])
+    whole = sl.CompressiveAutoencoder(4).fit(ROWS, LABELS)
+    assert coder.merge(other).sketches_ == whole.sketches_
+
+
+def test_one_sketch_a_class_can_be_passed_as_a_mapping():
+    coder = sl.CompressiveAutoencoder(4)
+    phi = coder.plan(20)
+    parts = {c: sl.sketch_rows(ROWS[c == LABELS], phi) for c in (0, 1)}
+    expected = sl.CompressiveAutoencoder(4).fit(ROWS, LABELS).transform(ROWS)
+    assert np.array_equal(coder.fit_sketch(parts).transform(ROWS), expected)
+
+
+def test_classes_may_be_a_column(tmp_path):
+    frame = pd.DataFrame(ROWS, columns=[f"c{i}" for i in range(20)])
+    frame["label"] = LABELS
+    found = sl.CompressiveAutoencoder(4).fit(frame, "label")
+    assert found.sketch_ == sl.CompressiveAutoencoder(4).fit(ROWS).sketch_
+    assert found.n_features_in_ == 20
+    with pytest.raises(RowsError, match="binarize is for all columns"):
+        sl.CompressiveAutoencoder(binarize=0.5).fit(frame, "label")
+
+
+def test_classes_that_are_missing_or_too_many_are_refused_and_nothing_changes():
+    plain = sl.CompressiveAutoencoder(4).fit(ROWS)
+    classed = sl.CompressiveAutoencoder(4).fit(ROWS, LABELS)
+    before = classed.sketch_
+    for coder, y in ((plain, LABELS), (classed, None)):
+        for verb in ("partial_fit", "forget"):
+            with pytest.raises(RowsError, match="was fitted with"):
+                getattr(coder, verb)(ROWS, y)
+    with pytest.raises(RowsError, match="one of these has classes"):
+        plain.merge(classed)
+    with pytest.raises(RowsError, match="no rows left"):
+        classed.forget(ROWS[LABELS == 0], LABELS[LABELS == 0])
+    assert classed.sketch_ is before
+    assert not hasattr(classed.fit(ROWS), "classes_")
+
+
+@pytest.mark.parametrize("odd", [0.5, 0.999, 2.0, -1.0])
+def test_rows_of_other_numbers_are_refused_in_all_ways(odd):
+    rows = ROWS.copy()
+    rows[17, 3] = odd
+    coder = sl.CompressiveAutoencoder(4)
+    with pytest.raises(RowsError):
+        coder.fit(rows)
+    assert not hasattr(coder, "sketch_")
+    coder.fit(ROWS)
+    before = coder.sketch_
+    for verb in ("partial_fit", "transform", "score", "reconstruct", "score_samples"):
+        with pytest.raises(RowsError):
+            getattr(coder, verb)(rows)
+    assert coder.sketch_ is before
+
+
+def test_numbers_are_made_zeros_and_ones_where_that_is_asked_for(tmp_path):
+    numbers = ROWS * 3.0 - 1
+    coder = sl.CompressiveAutoencoder(4, binarize=0.0).fit(numbers)
+    plain = sl.CompressiveAutoencoder(4).fit(ROWS)
+    assert coder.sketch_ == plain.sketch_
+    assert coder.score(numbers) == plain.score(ROWS)
+    frame = pd.DataFrame(numbers, columns=[f"c{i}" for i in range(20)])
+    pa.parquet.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    for rows in (frame, str(tmp_path / "rows.parquet"), iter([numbers])):
+        again = sl.CompressiveAutoencoder(4, binarize=0.0).fit(rows)
+        assert again.sketch_ == plain.sketch_
+    with pytest.raises(RowsError, match="open already"):
+        sl.CompressiveAutoencoder(4, binarize=0.0).fit(sl.open_rows(numbers))
+
+
+def test_rows_unlike_those_of_the_sketch_have_low_scores():
+    coder = sl.CompressiveAutoencoder(4).fit(ROWS)
+    odd = (np.random.default_rng(0).random((200, 20)) < 0.5).astype(float)
+    usual, strange = coder.score_samples(ROWS), coder.score_samples(odd)
+    assert usual.max() <= 0
+    assert usual.mean() > strange.mean() + 0.05
+
+
+def test_what_makes_no_sense_is_refused():
+    coder = sl.CompressiveAutoencoder(4).fit(ROWS)
+    with pytest.raises(RowsError, match="codes have 4 columns"):
+        coder.inverse_transform(np.zeros((2, 5)))
+    with pytest.raises(RemovalError):
+        coder.forget(ROWS)
+    with pytest.raises(RowsError, match="takes a sketch"):
+        coder.fit_sketch(ROWS)
+    with pytest.raises(FeatureMapError, match="holds no second moments"):
+        coder.fit_sketch(sl.sketch_rows(ROWS, sl.FourierFeatures(20, 8)))
+    for wrong in ({"n_components": 0}, {"decoder": "best"}, {"binarize": "yes"}):
+        with pytest.raises(FeatureMapError):
+            sl.CompressiveAutoencoder(**wrong).fit(ROWS)
+
+
+def test_a_sketch_that_leaves_most_features_out_says_so():
+    with pytest.warns(sl.errors.ConvergenceWarning, match="no room in this sketch"):
+        sl.CompressiveAutoencoder(4, sketch_size=8).fit(ROWS)

@@ -41,6 +41,15 @@ class ReconstructionConfig:
     randomize: bool = True
     """Whether each episode has its own order of columns, some of them negated."""
 
+    negated: tuple[float, float] = (0.5, 0.5)
+    """Share of negated columns, drawn for each episode between these two. The paper
+    negates half of them; tables that nobody negates have a level of their own."""
+
+    columns: tuple[int, int] | None = None
+    """Columns of an episode, drawn between these two, the same one twice if the dataset
+    has fewer, with padding at the end as in use. None for all columns of a dataset,
+    at random places among the padding."""
+
     episodes: int = 1
     """Episodes of a batch."""
 
@@ -59,6 +68,7 @@ class ReconstructionConfig:
     def __post_init__(self) -> None:
         sizes = {"episodes": self.episodes, "n_rows": self.n_rows}
         sizes["validation_episodes"] = self.validation_episodes
+        sizes["columns"] = min(self.columns or (1,))
         sizes |= {f"support[{i}]": n for i, n in enumerate(self.support)}
         for name, size in sizes.items():
             if type(size) is not int or size < 1:
@@ -69,6 +79,12 @@ class ReconstructionConfig:
                 f"share between 0 and 1; got {self.support!r} and "
                 f"{self.held_out_rows!r}."
             )
+        ranges = {"negated": self.negated, "columns": self.columns or (1, 1)}
+        for name, found in ranges.items():
+            if len(found) != 2 or not 0 <= found[0] <= found[1]:
+                raise ConfigError(
+                    f"{name} must be the least and the most; got {found!r}."
+                )
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Self:
@@ -210,10 +226,12 @@ class ReconstructionProblem(AbstractStagedProblem):
     ) -> ReconstructionEpisodes:
         rows, actual = [], []
         for table in tables:
-            places = self._places(table.shape[1], rng)
-            taken = self._rows(table, n_support + self.config.n_rows, rng)
-            padded = np.zeros((len(taken), self.tables.n_features), np.float32)
-            padded[:, places] = taken
+            chosen, places = self._columns(table.shape[1], rng)
+            count = n_support + self.config.n_rows
+            drawn = rng.choice(len(table), count, replace=count > len(table))
+            padded = np.zeros((count, self.tables.n_features), np.float32)
+            negated = self._negated(len(chosen), rng)
+            padded[:, places] = table[drawn][:, chosen] ^ negated
             rows.append(padded)
             actual.append(np.isin(np.arange(self.tables.n_features), places))
         stacked = torch.from_numpy(np.stack(rows))
@@ -221,19 +239,25 @@ class ReconstructionProblem(AbstractStagedProblem):
         support, query = stacked[:, :n_support], stacked[:, n_support:]
         return ReconstructionEpisodes(support, query, mask[:, None])
 
-    def _places(self, width: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Where the columns of a table stand in padded rows."""
+    def _columns(
+        self, width: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which columns of a table an episode has, and where they stand."""
         if not self.config.randomize:
-            return np.arange(width)
-        return rng.permutation(self.tables.n_features)[:width]
+            return np.arange(width), np.arange(width)
+        if self.config.columns is None:
+            return np.arange(width), rng.permutation(self.tables.n_features)[:width]
+        count = int(rng.integers(*self.config.columns, endpoint=True))
+        again = rng.integers(width, size=max(count - width, 0))
+        chosen = np.concatenate([rng.permutation(width)[:count], again])
+        return chosen, rng.permutation(count)
 
-    def _rows(self, table: Table, count: int, rng: np.random.Generator) -> Table:
-        """Rows of a table, different ones if there are enough."""
-        chosen = rng.choice(len(table), count, replace=count > len(table))
-        taken = table[chosen]
-        if self.config.randomize:
-            taken ^= rng.integers(2, size=table.shape[1], dtype=np.uint8)
-        return taken
+    def _negated(self, width: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+        """1 for columns to negate."""
+        if not self.config.randomize:
+            return np.zeros(width, np.uint8)
+        share = rng.uniform(*self.config.negated)
+        return np.asarray(rng.random(width) < share, np.uint8)
 
 
 def _on_device(batch: ReconstructionEpisodes, weight: Tensor) -> ReconstructionEpisodes:

@@ -25,12 +25,16 @@ from sketchlearn.decoders.autoencoders.conditional import (
     RECONSTRUCTION_PREFIX,
     ConditionalAutoencoder,
 )
+from sketchlearn.decoders.autoencoders.conditional_spec import ConditionalSpec
 from sketchlearn.errors import ConfigError
 
 __all__ = ["start_tied"]
 
 _GAIN = 0.25
 """Of the last norm: so small that the GELU is nearly linear, half its input."""
+
+_LEVELS = 10
+"""Stretches of columns whose mean is among the projections."""
 
 _SLOPE = 4.0
 """Logit of a probability by its distance from one half, near one half."""
@@ -65,9 +69,7 @@ def start_tied(fresh: ConditionalAutoencoder, seed: int = 0) -> ConditionalAutoe
             "a tied start needs a width between the numbers of a code and of a row; "
             f"got {spec.n_components}, {spec.width} and {spec.n_features}."
         )
-    rng = np.random.default_rng([seed, spec.width])
-    normal = rng.normal(size=(spec.n_features, spec.width))
-    basis = np.linalg.qr(normal)[0].T  # (width, n_features)
+    basis = _projections(spec, seed)
     tensors: dict[str, NDArray[Any]] = dict(fresh.tensors)
     for prefix in (ENCODER_PREFIX, RECONSTRUCTION_PREFIX):
         tensors[f"{prefix}layers.norm.weight"] = np.full(spec.width, _GAIN)
@@ -78,6 +80,21 @@ def start_tied(fresh: ConditionalAutoencoder, seed: int = 0) -> ConditionalAutoe
     return replace(
         fresh, tensors=tensors | _encoder(fresh, basis) | _decoder(fresh, basis)
     )
+
+
+def _projections(spec: ConditionalSpec, seed: int) -> NDArray[np.float64]:
+    """Orthonormal rows, (width, n_features): random, and the levels of stretches.
+
+    Levels come last and among those of the mean: padding and rare ones are levels, and
+    what they leave open is small.
+    """
+    d, width = spec.n_features, spec.width
+    n_levels = min(_LEVELS, width - spec.n_components)
+    stretches = np.arange(d) * n_levels // d
+    levels = np.asarray(stretches[:, None] == np.arange(n_levels), np.float64)
+    normal = np.random.default_rng([seed, width]).normal(size=(d, width - n_levels))
+    basis = np.linalg.qr(np.hstack([levels, normal]))[0].T
+    return np.roll(basis, -n_levels, axis=0)
 
 
 def _encoder(

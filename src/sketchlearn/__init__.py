@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
     from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
+    from sketchlearn.estimators.binary_encoder import BinaryEncoder
     from sketchlearn.estimators.classifier import CompressiveClassifier
     from sketchlearn.estimators.frequency import FrequencyEstimator
     from sketchlearn.estimators.item_answers import ItemCounts, ItemMembership
@@ -66,6 +67,7 @@ _HOMES = {
     "AbstractFeatureMap": "features.base",
     "ActivationFeatures": "features.activation",
     "AuditReport": "privacy.audit",
+    "BinaryEncoder": "estimators.binary_encoder",
     "BloomFeatures": "features.hashing",
     "CellFeatures": "features.cells",
     "CompressiveAutoencoder": "estimators.autoencoder",
@@ -124,6 +126,7 @@ __all__ = [
     "AbstractFeatureMap",
     "ActivationFeatures",
     "AuditReport",
+    "BinaryEncoder",
     "BloomFeatures",
     "CellFeatures",
     "CompressiveAutoencoder",

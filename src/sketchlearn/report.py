@@ -1,7 +1,8 @@
 """Results as text tables and as pictures.
 
 What the numbers mean is not known here: tables are rows of cells, pictures are panels
-of lines or of points. Pictures need matplotlib (``pip install 'sketchlearn[plots]'``).
+of lines or of points, or rows of small images. Pictures need matplotlib
+(``pip install 'sketchlearn[plots]'``).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ __all__ = [
     "Cell",
     "Line",
     "LinePanel",
+    "PictureRow",
     "PointPanel",
     "draw_lines",
+    "draw_pictures",
     "draw_points",
     "format_table",
     "require_plots",
@@ -82,6 +85,16 @@ class PointPanel:
 
     groups: Sequence[str]
     """One text for each point."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PictureRow:
+    """Small images in a row, with a text to the left."""
+
+    title: str
+    pictures: NDArray[np.generic]
+    """Shape (n, height, width): numbers in 0..1, the largest black."""
 
 
 def format_table(
@@ -178,6 +191,25 @@ def draw_points(
         axis.set_title(panel.title, fontsize="medium")
         axis.set(xticks=[], yticks=[])
     return _finish(figure, shown, path)
+
+
+def draw_pictures(
+    rows: Sequence[PictureRow], path: str | os.PathLike[str], *, title: str = ""
+) -> Path:
+    """Draw rows of equally many small images into a PNG file, below one another."""
+    n_pictures = len(rows[0].pictures)
+    figure = import_extra("matplotlib.figure", "plots").Figure(
+        figsize=(1.6 + 0.7 * n_pictures, 0.5 + 0.75 * len(rows)), layout="constrained"
+    )
+    figure.suptitle(title, fontsize="medium", fontweight="bold")
+    axes = figure.subplots(len(rows), n_pictures, squeeze=False)
+    for row, places in zip(rows, axes, strict=True):
+        for picture, axis in zip(row.pictures, places, strict=True):
+            axis.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
+            axis.set(xticks=[], yticks=[])
+        places[0].set_ylabel(row.title, rotation=0, ha="right", va="center")
+    figure.savefig(path, dpi=120)
+    return Path(path)
 
 
 def _decades(lines: Sequence[Line]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from sketchlearn.errors import ConfigError
 from sketchlearn.files.weights import load_weights
 from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import load_folder
-from sketchlearn.meta.runs import build_run, train_run
+from sketchlearn.meta.runs import build_run, load_datasets, train_run
 from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.sqnet import SQNet
 
@@ -161,6 +161,20 @@ def test_simulated_datasets_can_be_left_out(folder):
     (folder / "pca.toml").write_text(TEXT.replace("[data]", "[data]\nreal_only = true"))
     made = build_run(load_config("pca.toml", "cpu"), load_folder("."))
     assert made.datasets == ("b", "c")
+
+
+def test_datasets_can_be_named_of_either_split(folder):
+    manifest = json.loads((folder / "MANIFEST.json").read_text())
+    manifest["datasets"][2]["split"] = "test"
+    (folder / "MANIFEST.json").write_text(json.dumps(manifest))
+    text = TEXT.replace("[data]", "[data]\nonly = ['d', 'c']")
+    (folder / "named.toml").write_text(text)
+    named, plain = (load_config(f"{name}.toml", "cpu") for name in ("named", "pca"))
+    assert [data.name for data in load_datasets(named, ".")] == ["d", "c"]
+    assert [data.name for data in load_datasets(plain, ".")] == ["a", "b", "d"]
+    (folder / "wrong.toml").write_text(text.replace("'c'", "'z'"))
+    with pytest.raises(ConfigError, match="no dataset 'z'"):
+        load_datasets(load_config("wrong.toml", "cpu"), ".")
 
 
 def test_a_task_that_draws_from_a_law_takes_no_datasets(folder):

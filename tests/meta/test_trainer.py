@@ -18,7 +18,7 @@ from sketchlearn.errors import MissingExtraError, SketchFileError, TrainingError
 from sketchlearn.meta import progress
 from sketchlearn.meta.checkpoint import read_checkpoint
 from sketchlearn.meta.config import TrainConfig
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, AbstractStagedProblem
 from sketchlearn.meta.trainer import MAX_SKIPPED, train
 
 TARGET = torch.tensor([[2.0, -1.0]])
@@ -49,6 +49,29 @@ class Regression(AbstractProblem):
         assert not model.training
         assert not torch.is_grad_enabled()
         return {"score": float(self.loss(model, torch.eye(2)))}
+
+
+class Stages(AbstractStagedProblem):
+    """Three stages with batches of 2, 4 and 8 rows; nothing is ever better."""
+
+    def __init__(self, stage=0, kill_at=None, drawn=None):
+        self.stage, self.kill_at = stage, kill_at
+        self.drawn = [] if drawn is None else drawn
+
+    def at_stage(self, stage):
+        return Stages(stage, self.kill_at, self.drawn) if stage < 3 else None
+
+    def draw(self, rng):
+        self.drawn.append(2 << self.stage)
+        if len(self.drawn) == self.kill_at:
+            raise Killed
+        return torch.as_tensor(rng.normal(size=(2 << self.stage, 2))).float()
+
+    def loss(self, model, batch):
+        return ((model(batch) - batch @ TARGET.T) ** 2).mean()
+
+    def validate(self, model):
+        return {"score": 1.0}
 
 
 def network(seed=0):
@@ -136,6 +159,39 @@ def test_a_killed_run_resumes_to_the_bit(tmp_path, settings, at):
     ]
     assert repr(timeless[0]) == repr(timeless[1])
     assert result.best_step == expected.best_step
+
+
+def test_patience_used_up_leads_to_the_next_stage_and_ends_after_the_last():
+    problem = Stages()
+    config = TrainConfig(steps=100, validate_every=1, patience=2)
+    result = train(linear(), problem, config)
+    assert problem.drawn == [2, 2, 4, 4, 8, 8]
+    assert (result.stopped, result.steps) == ("patience", 6)
+
+
+def test_without_patience_there_is_one_stage():
+    problem = Stages()
+    train(linear(), problem, TrainConfig(steps=5, validate_every=1))
+    assert problem.drawn == [2] * 5
+
+
+@pytest.mark.parametrize("at", [2, 4, 5, 9])
+def test_a_run_killed_in_any_stage_resumes_to_the_bit(tmp_path, at):
+    config = TrainConfig(steps=100, validate_every=2, patience=2, seed=3)
+    careful = replace(config, checkpoint_every_seconds=0)
+    train(linear(), Stages(), config, folder=tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(linear(), Stages(kill_at=at), careful, folder=tmp_path / "halves")
+    problem = Stages()
+    train(linear(), problem, config, folder=tmp_path / "halves")
+    one, two = (
+        read_checkpoint(tmp_path / name / "checkpoint.pt")
+        for name in ("whole", "halves")
+    )
+    assert same(one["model"], two["model"])
+    assert one["state"]["stage"] == two["state"]["stage"] == 2
+    assert one["state"]["step"] == two["state"]["step"] == 12
+    assert problem.drawn == ([2] * 4 + [4] * 4 + [8] * 4)[at - 1 :]
 
 
 def test_the_global_generator_neither_matters_nor_moves():

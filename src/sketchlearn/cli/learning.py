@@ -66,9 +66,10 @@ def train(
     """Meta-learn weights as CONFIG says, on training datasets of a folder or a law."""
     require_free(output, force)
     settings = lazy("meta.config").load_config(config, preset)
-    done = lazy("meta.runs").train_run(
+    runs = lazy("meta.runs")
+    done = runs.train_run(
         settings,
-        lazy("meta.datasets").load_folder(data, split="train") if data else [],
+        runs.load_datasets(settings, data) if data else [],
         folder=folder or f"{output}.run",
         resume=resume,
         start_from=start_from,

@@ -5,6 +5,7 @@ Which methods there are, and how they are judged, each experiment says for itsel
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,10 @@ __all__ = [
     "DELTA",
     "EPSILONS",
     "N_FEATURES",
+    "mark_of",
     "mean_by_size",
+    "named_sets",
+    "printed_table",
     "random_features",
     "require_plan",
     "select_test_sets",
@@ -30,6 +34,9 @@ N_FEATURES = 196
 
 EPSILONS, DELTA = (0.01, 0.1, 1.0, 10.0), 1e-5
 """Promises at which private sketches are compared."""
+
+_STAND_INS = ("KDD98-PVA",)
+"""Real rows, but not those of the paper's set."""
 
 
 def require_plan(
@@ -79,6 +86,73 @@ def select_test_sets(
             f"{', '.join(sorted(found))}."
         )
     return [found[name] for name in chosen]
+
+
+def named_sets(
+    folder: str | os.PathLike[str],
+    known: Collection[str],
+    names: Collection[str] | None = None,
+) -> list[tuple[MetaDataset, str]]:
+    """Those of the known sets that ``folder/data`` has, each with its split.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``data/MANIFEST.json`` and the files it names.
+    known : collection of str
+        Sets of a table of the paper, in its order.
+    names : collection of str, optional
+        Only these of them; all by default.
+    """
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"there is no dataset {unknown[0]!r} in this table; it has: "
+            f"{', '.join(known)}."
+        )
+    entries = json.loads(Path(folder, "data", "MANIFEST.json").read_text("utf-8"))
+    splits = sorted({entry["split"] for entry in entries["datasets"]})
+    found = {
+        data.name: (data, split)
+        for split in splits
+        for data in load_folder(Path(folder, "data"), split=split)
+    }
+    return [
+        found[name] for name in known if name in found and (not names or name in names)
+    ]
+
+
+def mark_of(data: MetaDataset) -> str:
+    """Whether rows are simulated, or a stand-in for the paper's; empty if neither."""
+    if data.name in _STAND_INS:
+        return "stand-in"
+    return "" if data.real else "simulated"
+
+
+def printed_table(
+    folder: str | os.PathLike[str], table: str, columns: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """What the paper prints, by its methods and our names of datasets.
+
+    Parameters
+    ----------
+    folder : path
+        May hold ``paper/tables.json``; without it, or the table, there is nothing.
+    table : str
+        Name of the table.
+    columns : mapping of str to str
+        Our names of datasets to those of its columns; other columns stay as they are.
+    """
+    path = Path(folder, "paper", "tables.json")
+    tables = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    if table not in tables:
+        return {}
+    ours = {paper: name for name, paper in columns.items()}
+    heads = [ours.get(column, column) for column in tables[table]["columns"]]
+    return {
+        method: dict(zip(heads, values, strict=True))
+        for method, values in tables[table]["rows"].items()
+    }
 
 
 def random_features(data: MetaDataset) -> NDArray[np.int64]:

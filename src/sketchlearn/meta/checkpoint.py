@@ -45,6 +45,7 @@ class RunState:
     best_score: float = float("inf")
     best_step: int = 0
     stale: int = 0
+    stage: int = 0
     skipped: int = 0
     skipped_in_a_row: int = 0
     loss_sum: float = 0.0

@@ -146,6 +146,11 @@ _RANGES: dict[str, tuple[float, float, bool]] = {
 class DataConfig:
     """Which datasets are trained on and which are held out."""
 
+    only: Sequence[str] = ()
+    """Names of the datasets to use, of either split of a folder; none for all of its
+    training datasets. The paper's autoencoders learn from MNIST, on which others are
+    tested."""
+
     held_out: float | Sequence[str] = 0.2
     """Fraction of the datasets kept for validation, or their names."""
 

@@ -14,8 +14,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.meta.binary import MOST_CATEGORIES, binary_rows
+from sketchlearn.meta.binary import binary_rows
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.rows.binary_columns import MOST_CATEGORIES
 
 __all__ = ["CountTable", "ItemCounts", "count_tables"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sketchlearn.meta.backend import Tensor, nn
 
-__all__ = ["AbstractProblem"]
+__all__ = ["AbstractProblem", "AbstractStagedProblem"]
 
 
 class AbstractProblem(ABC):
@@ -38,3 +38,15 @@ class AbstractProblem(ABC):
         ``"score"`` is the figure that decides which weights are best: lower is better.
         Called in evaluation mode and without gradients.
         """
+
+
+class AbstractStagedProblem(AbstractProblem):
+    """A problem that becomes another one when training no longer gets better.
+
+    The trainer keeps the number of the stage with the run; the problem itself never
+    changes. Scores of all stages must be comparable: there is one best module.
+    """
+
+    @abstractmethod
+    def at_stage(self, stage: int) -> AbstractProblem | None:
+        """The problem of a stage, the first being 0; None after the last."""

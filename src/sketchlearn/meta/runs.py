@@ -11,14 +11,14 @@ from typing import Any, final
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn
 from sketchlearn.meta.config import RunConfig
-from sketchlearn.meta.datasets import MetaDataset, split_datasets
+from sketchlearn.meta.datasets import MetaDataset, load_folder, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.tasks.base import Task, find_tasks
 from sketchlearn.meta.trainer import TrainResult, train
 from sketchlearn.version import __version__
 
-__all__ = ["Run", "TrainedRun", "build_run", "train_run"]
+__all__ = ["Run", "TrainedRun", "build_run", "load_datasets", "train_run"]
 
 
 @final
@@ -45,6 +45,27 @@ class TrainedRun:
     """Of the search before the training, for tasks that have one."""
 
 
+def load_datasets(config: RunConfig, path: str | os.PathLike[str]) -> list[MetaDataset]:
+    """The datasets of a folder that a configuration asks for.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Those it names, of either split, or else all training datasets.
+    path : path
+        As for :func:`~sketchlearn.meta.datasets.load_folder`.
+    """
+    names = config.data.only
+    if not names:
+        return load_folder(path, split="train")
+    both = [*load_folder(path, split="train"), *load_folder(path, split="test")]
+    found = {data.name: data for data in both}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise ConfigError(f"there is no dataset {missing[0]!r} in {os.fspath(path)!r}.")
+    return [found[name] for name in names]
+
+
 def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
     """Module and problem of a configuration, not trained yet.
 
@@ -53,8 +74,8 @@ def build_run(config: RunConfig, datasets: Sequence[MetaDataset]) -> Run:
     config : RunConfig
         As read by :func:`~sketchlearn.meta.config.load_config`.
     datasets : sequence of MetaDataset
-        All datasets to train on and to hold out; never those of a test split. None
-        for tasks that take no datasets.
+        All datasets to train on and to hold out, as :func:`load_datasets` gives them.
+        None for tasks that take no datasets.
     """
     tasks = find_tasks()
     if config.task not in tasks:

@@ -44,7 +44,7 @@ class GradientSteps:
     def __init__(
         self, model: nn.Module, problem: AbstractProblem, config: TrainConfig
     ) -> None:
-        self.model, self._problem, self._config = model, problem, config
+        self.model, self.problem, self._config = model, problem, config
         _move(model, config.device)
         self._weights = [p for p in model.parameters() if p.requires_grad]
         self._optimizer = _OPTIMIZERS[config.optimizer](
@@ -98,9 +98,9 @@ class GradientSteps:
         self._optimizer.zero_grad()
         total, count = 0.0, self._config.accumulate
         for _ in range(count):
-            batch = self._problem.draw(rng)
+            batch = self.problem.draw(rng)
             try:
-                loss = self._problem.loss(self.model, batch) / count
+                loss = self.problem.loss(self.model, batch) / count
             except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
                 return math.nan
             loss.backward()  # type: ignore[no-untyped-call]

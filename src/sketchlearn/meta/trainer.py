@@ -30,7 +30,7 @@ from sketchlearn.meta.checkpoint import (
 )
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, AbstractStagedProblem
 from sketchlearn.meta.progress import Reporter, draw_losses
 from sketchlearn.meta.steps import GradientSteps, copy_state, load_state
 
@@ -88,6 +88,8 @@ def train(
 
     Ctrl-C ends the run after the current step, with a checkpoint; a second Ctrl-C
     ends it at once. A step without finite loss and gradient is skipped and counted.
+    A problem with stages goes on to the next one when patience is used up, and the
+    run ends only after the last.
 
     Parameters
     ----------
@@ -170,6 +172,7 @@ class _Run:
         self.steps.load_state_dict(content)
         self.best = content["best"]
         self.state = RunState(**content["state"])
+        self._enter(self.state.stage)
         self.first_step, self.first_seconds = self.state.step, self.state.seconds
 
     def go(self, asked: threading.Event) -> Stop:
@@ -276,6 +279,25 @@ class _Run:
             state.stale, self.best = 0, copy_state(judged)
         else:
             state.stale += 1
+            self._advance()
+
+    def _advance(self) -> None:
+        """On to the next stage, if patience with this one is used up."""
+        state, patience = self.state, self.config.patience
+        if patience is None or state.stale < patience:
+            return
+        if self._enter(state.stage + 1):
+            state.stage, state.stale = state.stage + 1, 0
+            self.reporter.record("stage", stage=state.stage, step=state.step)
+
+    def _enter(self, stage: int) -> bool:
+        """Draw batches of another stage; False if the problem has no such stage."""
+        problem = self.problem
+        if not isinstance(problem, AbstractStagedProblem):
+            return False
+        found = problem.at_stage(stage)
+        self.steps.problem = found or self.steps.problem
+        return found is not None
 
     def _write_checkpoint(self) -> None:
         if self.folder is None:

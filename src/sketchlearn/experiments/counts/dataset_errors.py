@@ -25,9 +25,9 @@ from sketchlearn.experiments.counts.sets import (
     BinarySet,
     CountTask,
 )
-from sketchlearn.meta.binary import KEPT_COLUMNS
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.report import Cell, format_table
+from sketchlearn.rows.binary_columns import KEPT_COLUMNS
 
 __all__ = ["DatasetErrors", "dataset_tables", "evaluate_datasets"]
 

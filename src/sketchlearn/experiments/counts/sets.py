@@ -7,12 +7,10 @@ each item; networks that are not linear see the rows.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, final
 
 import numpy as np
@@ -20,8 +18,9 @@ from numpy.typing import NDArray
 
 from sketchlearn.decoders.counts.zipf import draw_zipf_counts
 from sketchlearn.errors import ConfigError
+from sketchlearn.experiments.protocol import mark_of, named_sets, printed_table
 from sketchlearn.meta.binary import binary_rows
-from sketchlearn.meta.datasets import MetaDataset, load_folder
+from sketchlearn.meta.datasets import MetaDataset
 
 __all__ = [
     "BATCH_SETS",
@@ -56,9 +55,6 @@ PAPER_COLUMNS = {
     "bank-marketing": "Bank",
 }
 """Datasets of the table, and how the paper's table calls them."""
-
-_STAND_INS = ("KDD98-PVA",)
-"""Real rows, but not those of the paper's set."""
 
 Question = Literal["frequency", "membership"]
 
@@ -252,34 +248,16 @@ def load_binary_sets(
     names : collection of str, optional
         Only these of :data:`PAPER_COLUMNS`; all by default.
     """
-    unknown = [name for name in names or () if name not in PAPER_COLUMNS]
-    if unknown:
-        raise ConfigError(
-            f"there is no dataset {unknown[0]!r} in this table; it has: "
-            f"{', '.join(PAPER_COLUMNS)}."
-        )
-    entries = json.loads(Path(folder, "data", "MANIFEST.json").read_text("utf-8"))
-    splits = sorted({entry["split"] for entry in entries["datasets"]})
-    found = {
-        data.name: (data, split)
-        for split in splits
-        for data in load_folder(Path(folder, "data"), split=split)
-    }
-    chosen = [
-        name for name in PAPER_COLUMNS if name in found and (not names or name in names)
-    ]
-    return [_halves(*found[name]) for name in chosen]
+    found = named_sets(folder, PAPER_COLUMNS, names)
+    return [_halves(data, split) for data, split in found]
 
 
 def _halves(data: MetaDataset, split: str) -> BinarySet:
     table = binary_rows(data)
     order = np.random.default_rng(0).permutation(len(table))
     middle = len(table) // 2
-    mark = "" if data.real else "simulated"
-    if data.name in _STAND_INS:
-        mark = "stand-in"
     training, rows = table[order[:middle]], table[order[middle:]]
-    return BinarySet(data.name, training, rows, mark, split)
+    return BinarySet(data.name, training, rows, mark_of(data), split)
 
 
 def printed_errors(
@@ -289,18 +267,4 @@ def printed_errors(
 
     Empty if ``folder/paper/tables.json`` does not exist or lacks the table.
     """
-    path = Path(folder, "paper", "tables.json")
-    tables = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    if task.printed not in tables:
-        return {}
-    table, ours = (
-        tables[task.printed],
-        {paper: name for name, paper in PAPER_COLUMNS.items()},
-    )
-    return {
-        method: {
-            ours.get(column, column): value
-            for column, value in zip(table["columns"], values, strict=True)
-        }
-        for method, values in table["rows"].items()
-    }
+    return printed_table(folder, task.printed, PAPER_COLUMNS)

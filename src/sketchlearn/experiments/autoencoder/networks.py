@@ -1,0 +1,90 @@
+"""The paper's networks, with weights of the package: AE, +M, +MS and +MSK.
+
+Rows of fewer columns than the networks have are padded with zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
+from sketchlearn.experiments.autoencoder.base import (
+    AbstractMethod,
+    AbstractSketchMethod,
+    FittedMethod,
+)
+from sketchlearn.experiments.autoencoder.sets import Bits, Labels
+from sketchlearn.registry import load_model
+from sketchlearn.sketching.sketch import Sketch
+from sketchlearn.sketching.sketch_rows import sketch_rows
+
+__all__ = ["ClassNetworks", "PlainNetwork", "SketchNetwork"]
+
+
+@final
+@dataclass(frozen=True)
+class PlainNetwork(AbstractMethod):
+    """The paper's AE, trained once and told nothing."""
+
+    model: str
+
+    @override
+    def fit(self, rows: Bits, labels: Labels) -> FittedMethod:
+        adapted = _network(self.model).plain(rows.shape[1])
+        return FittedMethod(lambda some, _: adapted.reconstruct(some))
+
+
+@final
+@dataclass(frozen=True)
+class SketchNetwork(AbstractSketchMethod):
+    """The paper's +M or +MS."""
+
+    model: str
+
+    @override
+    def sketch(self, rows: Bits) -> Sketch:
+        network = _network(self.model)
+        feature_map = network.feature_map()
+        return sketch_rows(network.padded(rows), feature_map, progress=False)
+
+    @override
+    def decode(self, sketch: Sketch, n_features: int) -> FittedMethod:
+        adapted = _network(self.model).adapt(sketch, n_features=n_features)
+        return FittedMethod(lambda some, _: adapted.reconstruct(some))
+
+
+@final
+@dataclass(frozen=True)
+class ClassNetworks(AbstractMethod):
+    """The paper's +MSK: +MS with a sketch for each class."""
+
+    model: str
+
+    @override
+    def fit(self, rows: Bits, labels: Labels) -> FittedMethod:
+        network, own = _network(self.model), SketchNetwork(self.model)
+        found, counts = np.unique(labels, return_counts=True)
+        members = [
+            network.adapt(own.sketch(rows[labels == one]), n_features=rows.shape[1])
+            for one in found
+        ]
+        fitted = PerClassAutoencoder(members, counts)
+
+        def reconstruct(some: Bits, told: Labels | None) -> NDArray[np.bool_]:
+            places = None if told is None else np.searchsorted(found, told)
+            codes = fitted.encode(some.astype(np.float64), places)
+            return np.asarray(fitted.decode(codes) > 0)
+
+        return FittedMethod(reconstruct)
+
+
+@lru_cache(maxsize=2)
+def _network(model: str) -> Any:
+    """A model of the package, kept for the next set."""
+    return load_model(model)

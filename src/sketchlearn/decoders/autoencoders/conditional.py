@@ -27,6 +27,7 @@ from sketchlearn.features.network import (
     ModelReference,
     NetworkFeatures,
 )
+from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.privacy.released import PrivateSketch
@@ -132,7 +133,7 @@ class ConditionalAutoencoder:
         if self.spec.sketch is None:
             return mean
         tensors = self.networks[FEATURE_PREFIX].tensors
-        learned = NetworkFeatures(self.spec.sketch, tensors, model=self.model)
+        learned = NetworkFeatures(self.spec.sketch, tensors, model=self._packaged)
         return ConcatenatedFeatures([mean, learned])
 
     def padded(self, rows: ArrayLike) -> NDArray[np.float64]:
@@ -229,6 +230,18 @@ class ConditionalAutoencoder:
             )
         model = ModelReference(weights.model, weights.digest) if weights.model else None
         return cls(ConditionalSpec.from_dict(weights.spec), weights.tensors, model)
+
+    @property
+    def _packaged(self) -> ModelReference | None:
+        """Weights of the package that the Sketch Network has; tuned, it has none."""
+        if self.model is None:
+            return None
+        packaged = packaged_weights(self.model.name, checksum=self.model.checksum)
+        is_same = all(
+            np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
+            for name, array in self.networks[FEATURE_PREFIX].tensors.items()
+        )
+        return self.model if is_same else None
 
     def _require_features(self, n_features: int) -> int:
         if not 1 <= n_features <= self.spec.n_features:

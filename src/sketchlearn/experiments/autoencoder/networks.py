@@ -1,6 +1,6 @@
 """The paper's networks, with weights of the package: AE, +M, +MS and +MSK.
 
-Rows of fewer columns than the networks have are padded with zeros.
+Rows of fewer columns than the networks have are taken as padded with zeros.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
 from sketchlearn.experiments.autoencoder.base import (
     AbstractMethod,
@@ -20,6 +21,7 @@ from sketchlearn.experiments.autoencoder.base import (
     FittedMethod,
 )
 from sketchlearn.experiments.autoencoder.sets import Bits, Labels
+from sketchlearn.files.weights import load_weights
 from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.sketching.sketch_rows import sketch_rows
@@ -49,13 +51,12 @@ class SketchNetwork(AbstractSketchMethod):
 
     @override
     def sketch(self, rows: Bits) -> Sketch:
-        network = _network(self.model)
-        feature_map = network.feature_map()
-        return sketch_rows(network.padded(rows), feature_map, progress=False)
+        feature_map = _network(self.model).feature_map(rows.shape[1])
+        return sketch_rows(rows, feature_map, progress=False)
 
     @override
     def decode(self, sketch: Sketch, n_features: int) -> FittedMethod:
-        adapted = _network(self.model).adapt(sketch, n_features=n_features)
+        adapted = _network(self.model).adapt(sketch)
         return FittedMethod(lambda some, _: adapted.reconstruct(some))
 
 
@@ -70,10 +71,7 @@ class ClassNetworks(AbstractMethod):
     def fit(self, rows: Bits, labels: Labels) -> FittedMethod:
         network, own = _network(self.model), SketchNetwork(self.model)
         found, counts = np.unique(labels, return_counts=True)
-        members = [
-            network.adapt(own.sketch(rows[labels == one]), n_features=rows.shape[1])
-            for one in found
-        ]
+        members = [network.adapt(own.sketch(rows[labels == one])) for one in found]
         fitted = PerClassAutoencoder(members, counts)
 
         def reconstruct(some: Bits, told: Labels | None) -> NDArray[np.bool_]:
@@ -86,5 +84,7 @@ class ClassNetworks(AbstractMethod):
 
 @lru_cache(maxsize=2)
 def _network(model: str) -> Any:
-    """A model of the package, kept for the next set."""
+    """A model of the package or a file, kept for the next set."""
+    if model.endswith(".safetensors"):
+        return ConditionalAutoencoder.from_weights(load_weights(model))
     return load_model(model)

@@ -277,7 +277,9 @@ def test_without_weights_methods_are_skipped_and_say_so(monkeypatch, folder, tmp
         sizes=(2,), methods=("ms", "pca"), datasets=("KDD98-PVA",), n_seeds=1
     )
     shown = reproduce_autoencoder(folder, tmp_path, plan)
-    assert "skipped +MS (train: RM): the package has no weights" in shown
+    assert (
+        "skipped +MS (train: RM): no weights 'autoencoder-ms' in the package" in shown
+    )
     assert not (tmp_path / "drift.png").exists()
 
 

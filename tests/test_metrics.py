@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score
 
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RowsError
 from sketchlearn.metrics import (
     balanced_accuracy,
     generalization_bound,
@@ -163,6 +163,15 @@ def test_balanced_accuracy_is_that_of_scikit_learn_over_all_entries():
 
     expected = balanced_accuracy_score(rows.ravel(), found.ravel())
     assert balanced_accuracy(rows, found) == pytest.approx(expected, rel=1e-12)
+
+
+def test_balanced_accuracy_is_of_zeros_and_ones_of_one_shape():
+    for rows, found in (
+        (np.ones((3, 1)), np.ones((3, 4))),
+        (np.ones((3, 4)), np.full((3, 4), 0.2)),
+    ):
+        with pytest.raises(RowsError, match="two tables of zeros and ones"):
+            balanced_accuracy(rows, found)
 
 
 def test_rows_of_one_kind_have_the_share_of_that_kind():

@@ -11,7 +11,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RowsError
 
 __all__ = [
     "balanced_accuracy",
@@ -119,7 +119,15 @@ def balanced_accuracy(
     >>> balanced_accuracy(np.array([[1, 1, 0, 0]]), np.array([[1, 0, 0, 0]]))
     0.75
     """
-    truth, found = np.asarray(rows, bool), np.asarray(reconstructed, bool)
+    tables = np.asarray(rows), np.asarray(reconstructed)
+    binary = all(((table == 0) | (table == 1)).all() for table in tables)
+    if tables[0].shape != tables[1].shape or not binary:
+        raise RowsError(
+            "balanced accuracy is of two tables of zeros and ones of the same shape; "
+            f"got shapes {tables[0].shape} and {tables[1].shape}"
+            f"{'' if binary else ' with other numbers'}."
+        )
+    truth, found = (table.astype(bool) for table in tables)
     n_ones, n_right_ones = int(truth.sum()), int((truth & found).sum())
     n_zeros, n_right_zeros = truth.size - n_ones, int((~truth & ~found).sum())
     pairs = [(n_right_ones, n_ones), (n_right_zeros, n_zeros)]

@@ -11,7 +11,14 @@ from sklearn.pipeline import make_pipeline
 from tests.decoders.autoencoders.test_linear import binary_rows
 
 import sketchlearn as sl
-from sketchlearn.errors import FeatureMapError, RemovalError, RowsError
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    FeatureMapError,
+    FeatureMapMismatch,
+    RemovalError,
+    RowsError,
+    TooNoisy,
+)
 from sketchlearn.metrics import balanced_accuracy
 
 ROWS = binary_rows(600, 20)
@@ -225,14 +232,15 @@ def test_what_makes_no_sense_is_refused():
 
 
 def test_a_sketch_that_leaves_most_features_out_says_so():
-    with pytest.warns(sl.errors.ConvergenceWarning, match="no room in this sketch"):
+    with pytest.warns(ConvergenceWarning, match="no room in this sketch"):
         sl.CompressiveAutoencoder(4, sketch_size=8).fit(ROWS)
 
 
 def test_codes_feed_a_regression_or_a_classifier_in_a_pipeline():
     target = ROWS @ np.linspace(0, 1, 20)
-    regression = make_pipeline(sl.CompressiveAutoencoder(6), Ridge()).fit(ROWS, target)
-    assert regression.score(ROWS, target) > 0.6
+    coder = sl.CompressiveAutoencoder(6, per_class=False)
+    regression = make_pipeline(coder, Ridge()).fit(ROWS, target)
+    assert regression.score(ROWS, target) > 0.5
     assert not hasattr(regression[0], "classes_")
     classes = make_pipeline(sl.CompressiveAutoencoder(6), LogisticRegression())
     assert classes.fit(ROWS, LABELS).score(ROWS, LABELS) > 0.8
@@ -269,3 +277,103 @@ def test_a_sketch_of_the_papers_networks_comes_back_from_its_file(tmp_path):
     assert np.array_equal(
         again.fit_sketch(loaded).transform(ROWS), coder.transform(ROWS)
     )
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_numbers_that_are_no_classes_are_refused_with_what_to_do():
+    for y in (ROWS @ np.linspace(0, 1, 20), np.arange(600)):
+        with pytest.raises(RowsError, match="per_class=False"):
+            sl.CompressiveAutoencoder(4).fit(ROWS, y)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        sl.CompressiveAutoencoder(4).fit(ROWS, LABELS[:7])
+
+
+def test_sketches_of_classes_know_their_columns():
+    names = [f"c{i}" for i in range(20)]
+    frame = pd.DataFrame(ROWS, columns=names)
+    left = sl.CompressiveAutoencoder(4).fit(frame, LABELS)
+    assert left.sketch_.columns == tuple(names)
+    other = frame.rename(columns=lambda name: "z" + name)
+    right = sl.CompressiveAutoencoder(4).fit(other, LABELS)
+    with pytest.raises(FeatureMapMismatch):
+        left.merge(right)
+    whole = frame.assign(label=LABELS)
+    left = sl.CompressiveAutoencoder(4).fit(whole, "label")
+    right = sl.CompressiveAutoencoder(4).fit(whole[whole.columns[::-1]], "label")
+    with pytest.raises(FeatureMapMismatch):
+        left.merge(right)
+
+
+def test_sketching_alone_gives_what_fit_decodes_and_checks_it_before():
+    coder = sl.CompressiveAutoencoder(4)
+    assert coder.sketch(ROWS) == coder.fit(ROWS).sketch_
+    assert coder.sketch(ROWS, LABELS) == coder.fit(ROWS, LABELS).sketches_
+    with pytest.raises(RowsError, match="other numbers than 0 and 1"):
+        coder.sketch(ROWS * 0.5)
+
+
+def test_releases_of_other_rows_and_clipped_sketches_are_refused():
+    coder = sl.CompressiveAutoencoder(4)
+    uniform = np.random.default_rng(0).random((5000, 20))
+    ledger = sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5)
+    exact = sl.sketch_rows(uniform, coder.plan(20))
+    private = sl.release(exact, epsilon=4.0, delta=1e-8, ledger=ledger)
+    with pytest.raises(RowsError, match="sums of other numbers"):
+        coder.fit_sketch(private)
+    clipped = sl.clipped(coder.plan(20), norm_bound=5.0)
+    with pytest.raises(FeatureMapError, match="clipped rows"):
+        coder.fit_sketch(sl.sketch_rows(ROWS, clipped))
+    other = sl.CompressivePCA(3, bounds=(-5, 5)).plan(20)
+    with pytest.raises(FeatureMapError, match="another range"):
+        coder.fit_sketch(sl.sketch_rows(ROWS, other))
+
+
+def test_released_classes_are_decoded_and_rare_ones_have_the_mean_of_all():
+    rows, labels = np.tile(ROWS, (100, 1)), np.tile(LABELS, 100)
+    labels[0] = 2
+    coder = sl.CompressiveAutoencoder(4)
+    phi = coder.plan(20)
+    parts = {c: sl.sketch_rows(rows[labels == c], phi) for c in (0, 1, 2)}
+    private = {
+        c: sl.release(
+            one,
+            epsilon=2.0,
+            delta=1e-8,
+            ledger=sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5),
+        )
+        for c, one in parts.items()
+    }
+    with pytest.warns(ConvergenceWarning, match="class 2 has too few rows"):
+        coder.fit_sketch(private)
+    assert coder.score(ROWS) > 0.8
+
+
+def test_too_much_noise_is_refused():
+    coder = sl.CompressiveAutoencoder(4)
+    exact = sl.sketch_rows(ROWS, coder.plan(20))
+    ledger = sl.Ledger.ephemeral(epsilon=1.0, delta=1e-5)
+    private = sl.release(exact, epsilon=0.05, delta=1e-8, ledger=ledger)
+    with pytest.raises(TooNoisy):
+        coder.fit_sketch(private)
+
+
+def test_single_and_double_precision_are_made_the_same_zeros_and_ones():
+    numbers = np.where(ROWS > 0, np.float32(0.1), np.float32(0))
+    single = sl.CompressiveAutoencoder(4, binarize=0.1).fit(numbers)
+    double = sl.CompressiveAutoencoder(4, binarize=0.1).fit(numbers.astype(float))
+    assert single.sketch_ == double.sketch_
+    assert single.score(numbers) == double.score(numbers.astype(float))
+
+
+def test_scores_of_rows_weigh_ones_and_zeros_as_the_score_does():
+    coder = sl.CompressiveAutoencoder(3).fit(ROWS)
+    share = ROWS.mean()
+    wrong = coder.reconstruct(ROWS) != ROWS
+    expected = np.where(ROWS > 0.5, 0.5 / share, 0.5 / (1 - share)) * wrong
+    assert np.allclose(coder.score_samples(ROWS), -expected.mean(axis=1))
+    assert coder.score(ROWS) == pytest.approx(1 + coder.score_samples(ROWS).mean())
+
+
+def test_pca_of_a_small_sketch_says_that_codes_are_not_resolved():
+    with pytest.warns(ConvergenceWarning, match="saw 2 directions"):
+        sl.CompressiveAutoencoder(10, decoder="pca", sketch_size=40).fit(ROWS)

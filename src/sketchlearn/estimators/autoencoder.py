@@ -11,10 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.autoencoders.base import NOT_BINARY, AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.thresholds import share_of_ones
+from sketchlearn.decoders.autoencoders.zeros_and_ones import (
+    NOT_BINARY,
+    require_binary,
+)
 from sketchlearn.errors import ConvergenceWarning, RowRangeError, RowsError
 from sketchlearn.estimators.base import require_sketch
 from sketchlearn.estimators.class_sketches import classes_of
@@ -72,6 +77,9 @@ class CompressiveAutoencoder(
     binarize : float, optional
         Numbers above are ones, all others zeros. By default rows must hold zeros and
         ones only, and others are refused.
+    per_class : bool
+        Whether ``y`` holds classes, each of which gets a sketch of its own. With False,
+        ``y`` is ignored, as in a pipeline that ends in a regression.
     random_state : int
         Seed of a compressed sketch; the same on every party that is to merge. None
         is 0.
@@ -107,6 +115,7 @@ class CompressiveAutoencoder(
         "sketch_size": SKETCH_SIZE,
         "decoder": one_of(*CODE_DECODERS),
         "binarize": [ANY_NUMBER, None],
+        "per_class": ["boolean"],
         "random_state": RANDOM_STATE,
     }
     command = "autoencoder"
@@ -120,21 +129,22 @@ class CompressiveAutoencoder(
         sketch_size: int | Literal["auto"] = "auto",
         decoder: Literal["learned", "pca", "network"] = "learned",
         binarize: float | None = None,
+        per_class: bool = True,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
         self.sketch_size = sketch_size
         self.decoder = decoder
         self.binarize = binarize
+        self.per_class = per_class
         self.random_state = random_state
 
-    def plan(
-        self, n_features: int, *, rows: NDArray[np.floating] | None = None
-    ) -> AbstractFeatureMap:
+    @override
+    def plan(self, n_features: int) -> AbstractFeatureMap:
         """The feature map parties must use to sketch for :meth:`fit_sketch`.
 
-        Zeros and ones need no scales: ``rows`` are never looked at, and no plan has a
-        trace of them.
+        Zeros and ones need no scales: no plan has a trace of the rows. They are bounded
+        as well, and can be released as they are.
         """
         self._check_parameters()
         return plan_codes(
@@ -199,10 +209,11 @@ class CompressiveAutoencoder(
     def inverse_transform(self, X: Any) -> NDArray[np.floating]:
         """Rows back from codes, as numbers in 0..1: those above one half are ones."""
         check_is_fitted(self, "sketch_")
-        codes = np.asarray(X)
-        if codes.ndim != 2 or codes.shape[1] != self._coder.n_codes:
+        codes = check_array(X, dtype=[np.float64, np.float32], input_name="codes")
+        if codes.shape[1] != self._coder.n_codes:
             raise RowsError(
-                f"codes have {self._coder.n_codes} columns; got shape {codes.shape}."
+                f"codes have {self._coder.n_codes} columns; got shape {codes.shape}. "
+                "Pass what transform gives."
             )
         return np.asarray(expit(self._coder.decode(codes)))
 
@@ -216,14 +227,16 @@ class CompressiveAutoencoder(
         return balanced_accuracy(rows, self._coder.reconstruct(rows))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Minus the weighted share of entries of each row that come back wrong.
+        """Minus the weight of the entries of each row that come back wrong, over d.
 
-        Ones and zeros weigh as in ``score``. Rows unlike those of the sketch have low
-        scores, which makes this a detector of anomalies.
+        Ones and zeros weigh as in ``score``: a one 1/2π and a zero 1/2(1 - π), with π
+        the share of ones in the sketch. 0 is best; where ones are rare, a row of many
+        can be far below -1. Rows unlike those of the sketch have low scores, which
+        makes this a detector of anomalies.
         """
         rows = self._binary(X)
         wrong = self._coder.reconstruct(rows) != (rows > 0.5)
-        share = float(np.clip(self.mean_.mean(), 1e-4, 1 - 1e-4))
+        share = share_of_ones(self.mean_)
         weights = np.where(rows > 0.5, 0.5 / share, 0.5 / (1 - share))
         return np.asarray(-(weights * wrong).mean(axis=1))
 
@@ -238,13 +251,16 @@ class CompressiveAutoencoder(
     @override
     def _sketch(self, rows: AbstractRowSource) -> Sketch:
         with self._in_range():
-            return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
+            sketch = rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
+        if self.decoder != "network":
+            require_binary(sketch)
+        return sketch
 
     def _binary(self, X: Any) -> NDArray[np.floating]:
         """Rows of zeros and ones in memory."""
         rows = self._check_rows(X)
         if self.binarize is not None:
-            return (rows > self.binarize).astype(rows.dtype)
+            return (rows > np.float64(self.binarize)).astype(rows.dtype)
         if not ((rows == 0) | (rows == 1)).all():
             raise RowsError(NOT_BINARY)
         return rows

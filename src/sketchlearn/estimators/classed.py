@@ -10,7 +10,7 @@ from abc import abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
-from sklearn.utils.multiclass import type_of_target
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
@@ -28,11 +28,19 @@ from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractClassedEstimator"]
 
+_FEW = 20
+"""So many classes are fine however few rows there are."""
+
+_IGNORE = (
+    "Pass per_class=False to ignore y, as in a pipeline that ends in a regression."
+)
+
 
 class AbstractClassedEstimator(AbstractSketchEstimator):
     """An estimator of one sketch, or of one for each class."""
 
     sketches_: dict[Any, Any]
+    per_class: bool
 
     @abstractmethod
     def plan(self, n_features: int) -> AbstractFeatureMap:
@@ -59,20 +67,17 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
             Classes, or the name of the column that holds them: each class gets a
             sketch of its own, rows are weighed between classes when they are encoded,
             and a code ends with these weights. Without it there are no classes.
-            Numbers that are no classes, such as what a later step of a pipeline is to
-            predict, are ignored.
+            Rows other than in memory need a name. Ignored with ``per_class=False``.
 
         Returns
         -------
         self
         """
-        if _no_classes(y):
+        if self._ignores(y):
             return super().fit(X)
         self._check_parameters()
-        with self._all_or_nothing(), self._in_range():
-            rows = self._open_labelled(X, y, reset=True)
-            phi = self.plan(self.n_features_in_)
-            return self.fit_sketch(rows.sketches(phi))
+        with self._all_or_nothing():
+            return self.fit_sketch(self._sketch_classes(X, y))
 
     @override
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -116,13 +121,50 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         with self._all_or_nothing():
             return self.fit_sketch(added_sketches(self.sketches_, other.sketches_))
 
+    @override
+    def sketch(self, X: Any, y: Any = None) -> Any:
+        """The sketch that ``fit`` would decode, or one for each class; fits nothing."""
+        if self._ignores(y):
+            return super().sketch(X)
+        self._check_parameters()
+        before = dict(self.__dict__)
+        try:
+            return self._sketch_classes(X, y)
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+    def _sketch_classes(self, X: Any, y: Any) -> dict[Any, Sketch]:
+        with self._in_range():
+            rows = self._open_labelled(X, y, reset=True)
+            return rows.sketches(self.plan(self.n_features_in_))
+
+    def _ignores(self, y: Any) -> bool:
+        """Whether there are no classes."""
+        return y is None or not self.per_class
+
     def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
-        return open_labelled(self, X, y, reset=reset, is_read_once=True)
+        try:
+            rows = open_labelled(self, X, y, reset=reset, is_read_once=True)
+        except ValueError as error:
+            if "Unknown label type" in str(error):
+                raise RowsError(
+                    f"y holds numbers that are no classes. {_IGNORE}"
+                ) from None
+            raise
+        if rows.classes is not None:
+            n_classes, n_rows = len(np.unique(rows.classes)), len(rows.classes)
+            if n_classes > max(_FEW, n_rows / 2):
+                raise RowsError(
+                    f"y has {n_classes} different values for {n_rows} rows: these are "
+                    f"no classes. {_IGNORE}"
+                )
+        return rows
 
     def _has_classes(self, y: Any) -> bool:
         """Whether rows come with classes, as those that were fitted did or did not."""
         known = hasattr(self, "sketches_")
-        if known == _no_classes(y):
+        if known == self._ignores(y):
             raise RowsError(
                 "this was fitted with classes: pass y with the rows."
                 if known
@@ -138,10 +180,3 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
                 self.__dict__.pop(name, None)
             return
         self.classes_, self.sketches_ = classes_of(parts), parts
-
-
-def _no_classes(y: Any) -> bool:
-    """Whether there are no classes, or numbers that are none."""
-    if y is None or isinstance(y, str):
-        return y is None
-    return type_of_target(y) not in ("binary", "multiclass")

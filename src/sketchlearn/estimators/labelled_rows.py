@@ -36,11 +36,14 @@ class LabelledRows:
         The class of each row. Without them the last column holds whole numbers.
     left_out : frozenset
         Classes whose rows are passed over.
+    names : tuple of str, optional
+        Of the features.
     """
 
     batches: Batches
     classes: NDArray[Any] | None = None
     left_out: frozenset[Any] = frozenset()
+    names: tuple[str, ...] | None = None
 
     def without(self, labels: Iterable[Any]) -> LabelledRows:
         """The rows of all other classes."""
@@ -64,6 +67,7 @@ class LabelledRows:
             phi = maps.get(label) if isinstance(maps, Mapping) else maps
             if phi is not None:
                 part = sketch_rows(rows, phi, progress=False)
+                part = replace(part, columns=self.names or part.columns)
                 found[label] = found[label] + part if label in found else part
         return found
 
@@ -123,7 +127,9 @@ def open_labelled(
     accept = "csr" if is_sparse else False
     rows, labels = validated(estimator, X, y, reset=reset, accept_sparse=accept)
     check_classification_targets(labels)
-    return LabelledRows(open_rows(rows, above=above), labels)
+    found = getattr(estimator, "feature_names_in_", None)
+    names = None if found is None else tuple(found)
+    return LabelledRows(open_rows(rows, above=above), labels, names=names)
 
 
 def _open_named(estimator: Any, X: Any, y: str, *, reset: bool) -> LabelledRows:
@@ -141,7 +147,7 @@ def _open_named(estimator: Any, X: Any, y: str, *, reset: bool) -> LabelledRows:
     if reset:
         estimator.n_features_in_ = len(features)
         estimator.feature_names_in_ = np.array(features, object)
-    return LabelledRows(batches)
+    return LabelledRows(batches, names=tuple(features))
 
 
 def _whole(code: float) -> int:

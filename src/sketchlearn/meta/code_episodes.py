@@ -131,8 +131,10 @@ def known_of_rows(
 
 
 def binary_tables(datasets: Sequence[MetaDataset]) -> dict[str, NDArray[np.uint8]]:
-    """Datasets as zeros and ones, those that are wide enough."""
+    """Datasets as zeros and ones, those that are wide and long enough."""
     found = {data.name: binary_rows(data) for data in datasets}
     return {
-        name: rows for name, rows in found.items() if rows.shape[1] >= _FEWEST_FEATURES
+        name: rows
+        for name, rows in found.items()
+        if rows.shape[1] >= _FEWEST_FEATURES and len(rows) >= 4 * _SMALLEST_SKETCH
     }

@@ -167,6 +167,9 @@ class DataConfig:
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
         refuse_unknown(settings, [f.name for f in fields(cls)], "[data]")
+        for name in ("only", "leave_out"):
+            if isinstance(settings.get(name, ()), str):
+                raise ConfigError(f"{name} in [data] must be a list of names.")
         return cls(**settings)
 
 

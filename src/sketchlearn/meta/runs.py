@@ -98,6 +98,12 @@ def _split(
     config: RunConfig, datasets: Sequence[MetaDataset]
 ) -> tuple[list[MetaDataset], list[MetaDataset]]:
     settings = config.data
+    unknown = sorted(set(settings.leave_out) - {data.name for data in datasets})
+    if unknown:
+        raise ConfigError(
+            f"cannot leave out {unknown[0]!r}: there is no such dataset. Correct "
+            "leave_out in [data]."
+        )
     usable = [
         data
         for data in datasets

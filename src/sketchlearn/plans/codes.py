@@ -7,22 +7,24 @@ is the sketch of all rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import cache, reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sketchlearn.decoders.autoencoders.base import NOT_BINARY, AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
 from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.directions import ClassMeans, CodeDirections
 from sketchlearn.decoders.autoencoders.linear import LinearAutoencoder
 from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
+from sketchlearn.decoders.autoencoders.zeros_and_ones import require_binary
 from sketchlearn.decoders.moments.centring import second_moment_part
-from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.verdicts import left_out_features, require_directions
-from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.plans.moments import moment_decoder, plan_second_moments
@@ -38,6 +40,8 @@ __all__ = [
     "with_own_map",
 ]
 
+Array: TypeAlias = NDArray[np.float64]
+
 CODE_DECODERS = ("learned", "pca", "network")
 
 LEARNED_CODES = "autoencoder-codes"
@@ -45,9 +49,6 @@ LEARNED_CODES = "autoencoder-codes"
 
 CONDITIONAL = "autoencoder-ms"
 """Model behind ``decoder="network"``: the paper's."""
-
-_EXACT = 1e-13
-"""A variance of zeros and ones is μ(1 - μ) up to so much: rounding of doubles."""
 
 
 def plan_codes(
@@ -108,15 +109,18 @@ def decode_codes(
     """
     if decoder == "network":
         return _conditional(sketch, n_components, classes), None
-    moments = _moments("learned" if decoder == "learned" else "nystrom", sketch)
-    _require_binary(moments, sketch)
+    require_binary(sketch)
+    name = "learned" if decoder == "learned" else "nystrom"
+    moments = moment_decoder(name, sketch, rounds_rows=False).decode(sketch).params
     require_directions(moments)
-    means = None if classes is None else _class_means(classes)
+    means = None
+    if classes is not None:
+        means = _class_means(classes, np.clip(moments.mean, 0.0, 1.0))
     known = CodeDirections.of_moments(moments, n_components, means)
     part, _ = second_moment_part(sketch.feature_map)
     said = left_out_features(moments, part, standardize=False)
     if decoder == "pca":
-        return LinearAutoencoder(known), said
+        return LinearAutoencoder(known), said or _unresolved(known)
     return _model(LEARNED_CODES).adapted(known), said
 
 
@@ -164,38 +168,43 @@ def _conditional(
     return PerClassAutoencoder(members, [one.count for one in classes.values()])
 
 
-def _moments(name: str, sketch: Sketch | PrivateSketch) -> Moments:
-    decoder = moment_decoder(name, sketch, rounds_rows=False)
-    return decoder.decode(sketch).params
-
-
-def _class_means(classes: Mapping[Any, Sketch | PrivateSketch]) -> ClassMeans:
-    """Means and shares of classes, in the order of the mapping."""
-    found = [_moments("nystrom", one) for one in classes.values()]
-    counts = np.array([max(one.count, 0.0) for one in found], np.float64)
-    means = np.clip(np.stack([one.mean for one in found]), 0.0, 1.0)
-    return ClassMeans(means, counts / max(counts.sum(), 1e-300))
-
-
-def _require_binary(moments: Moments, sketch: Sketch | PrivateSketch) -> None:
-    """Refuse a sketch of rows that are not all zeros and ones, where it can tell.
-
-    Of numbers in 0..1, only zeros and ones have a variance of μ(1 - μ).
-    """
-    is_clipped = any(one.clips for one in sketch.feature_map.parts())
-    if isinstance(sketch, PrivateSketch) or is_clipped:
-        return
-    mean, variances = moments.mean, moments.structure.variances
-    other = np.abs(mean * (1 - mean) - variances) > _EXACT
-    if not other.any():
-        return
-    place = int(other.argmax())
-    names = sketch.columns
-    column = f"feature {place}" if names is None else repr(names[place])
-    raise RowsError(
-        f"{int(other.sum())} of {len(mean)} features hold other numbers than 0 and 1 "
-        f"(the first is {column}). Nothing was added. {NOT_BINARY}"
+def _unresolved(known: CodeDirections) -> str | None:
+    """Said where codes are of more directions than the sketch saw."""
+    d, k = known.directions.shape
+    if k <= known.n_seen:
+        return None
+    return (
+        f"the sketch saw {known.n_seen} directions of {d} features, and codes have {k} "
+        "numbers: the others are single features, or noise. Use a larger sketch_size, "
+        "a smaller n_components, or decoder='learned'."
     )
+
+
+def _class_means(
+    classes: Mapping[Any, Sketch | PrivateSketch], mean: Array
+) -> ClassMeans:
+    """Means and shares of classes, in the order of the mapping.
+
+    A released class whose number of rows drowns in noise has the mean of all rows.
+    """
+    means, counts = [], []
+    for label, sketch in classes.items():
+        try:
+            part, where = second_moment_part(sketch.feature_map)
+            own = sketch.mean[where][: part.n_features]
+            means.append(np.clip((own + 1) / 2, 0.0, 1.0))  # from -1..1
+            counts.append(max(float(sketch.count), 1.0))
+        except TooNoisy:
+            warnings.warn(
+                f"class {label!r} has too few rows to stand out of the noise of its "
+                "release: it has the means of all rows.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+            means.append(mean)
+            counts.append(1.0)
+    shares = np.array(counts)
+    return ClassMeans(np.stack(means), shares / shares.sum())
 
 
 def _widest() -> int:

@@ -245,7 +245,9 @@ class Batches(OpenedRows):
         """Features of a chunk, all of them finite."""
         block = self._finite(chunk, layout, where)
         above = self._options.above
-        return block if above is None else (block > above).astype(np.float32)
+        return (
+            block if above is None else (block > np.float64(above)).astype(np.float32)
+        )
 
     def _finite(self, chunk: Any, layout: ColumnLayout, where: Location) -> Floats:
         block = to_floats(chunk, layout, where)

@@ -1,5 +1,7 @@
 """Codes are learned from tables of zeros and ones, and bring back more afterwards."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.decoders.autoencoders.test_linear import binary_rows
@@ -45,10 +47,23 @@ def test_episodes_are_zeros_and_ones_of_rows_outside_of_the_sketch():
     law = EpisodeLaw(flips=0.0, compressed=0.0, query_rows=20)
     for _ in range(10):
         episode = draw_episode([table.astype(np.uint8)], law, rng)
+        if episode.rows.shape[1] == 12:  # all bits: which rows these are is known
+            numbers = episode.rows @ 2 ** np.arange(12)
+            inside = episode.known.mean * episode.known.count
+            outside = table[np.unique(numbers)].sum(axis=0)
+            assert (inside <= table.sum(axis=0) - outside + 1e-6).all()
         assert set(np.unique(episode.rows)) <= {0, 1}
         assert episode.rows.shape[1] == len(episode.known.spread)
         assert len(episode.rows) <= 20
         assert len(episode.known.variances) <= episode.rows.shape[1]
+
+
+def test_names_that_do_not_exist_are_not_left_out():
+    wrong = replace(CONFIG, data=DataConfig(leave_out=["set9"]))
+    with pytest.raises(ConfigError, match="cannot leave out 'set9'"):
+        build_run(wrong, DATASETS)
+    with pytest.raises(ConfigError, match="list of names"):
+        DataConfig.from_dict({"leave_out": "set1"})
 
 
 def test_narrow_datasets_teach_nothing_and_are_refused():

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from sketchlearn.decoders.autoencoders.directions import ClassMeans
@@ -64,10 +63,6 @@ class ClassChoice:
         logs = (rows @ odds.T + nothing) / self.temperature
         found: Floats = softmax(logs + np.log(self.classes.shares), axis=1)
         return found.astype(rows.dtype)
-
-    def of_labels(self, labels: NDArray[np.integer]) -> Floats:
-        """Weights where the class of each row is known: one of them is one."""
-        return np.asarray(np.eye(self.n_weights)[labels])
 
     def blend(self, values: Floats, weights: Floats) -> Floats:
         """Means of what classes have, by weight: (n_classes, d) → (n or 1, d)."""

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchlearn.decoders.autoencoders.adapted import AdaptedAutoencoder
-from sketchlearn.decoders.autoencoders.base import NOT_BINARY
 from sketchlearn.decoders.autoencoders.conditional_spec import ConditionalSpec
 from sketchlearn.decoders.autoencoders.dynamic_bias import DynamicNetwork
+from sketchlearn.decoders.autoencoders.zeros_and_ones import NOT_BINARY
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowsError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.composition import ConcatenatedFeatures

@@ -53,6 +53,6 @@ def balanced_threshold(mean: Array, explained: Array) -> float:
     return float(np.round(thresholds[best].mean(), 9))
 
 
-def share_of_ones(mean: Array) -> float:
+def share_of_ones(mean: NDArray[np.floating]) -> float:
     """Share of all entries that are ones, kept away from 0 and 1."""
     return float(np.clip(np.clip(mean, 0.0, 1.0).mean(), 1e-4, 1 - 1e-4))

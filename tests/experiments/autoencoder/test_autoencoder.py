@@ -108,7 +108,10 @@ def folder(tmp_path_factory):
     (folder / "data" / "MANIFEST.json").write_text(manifest)
     printed = {
         "columns": ["MNIST", "human", "KDD98", "QuickDraw", "average"],
-        "rows": {"+MS (train: RM)": [79.2, 81.2, 73.7, 61.9, 75.4]},
+        "rows": {
+            "+MS (train: RM)": [79.2, 81.2, 73.7, 61.9, 75.4],
+            "+MSK (train: RM)": [85.7, 82.4, 77.0, 68.3, 79.9],
+        },
     }
     (folder / "paper").mkdir()
     tables = json.dumps({"autoencoder_balanced_accuracy": printed})
@@ -187,6 +190,12 @@ def test_an_autoencoder_of_a_set_is_trained_once(trained, folder):
     assert trained == [((80, 36), 5, 3.0), ((80, 36), 4, 3.0)]
 
 
+def test_an_autoencoder_of_a_set_really_learns(folder):
+    (data,) = load_reconstruction_sets(folder, ["MNIST"])
+    coder = SpecificAutoencoders(specific_config(1.0)).of(data, 5)
+    assert data.accuracy(coder.reconstruct) > 75
+
+
 @pytest.mark.parametrize("name", [n for n in AUTOENCODER_METHODS if n != "specific"])
 def test_every_method_reconstructs_rows_of_every_width(trained, folder, name):
     for data in load_reconstruction_sets(folder, ["MNIST", "KDD98-PVA"]):
@@ -218,6 +227,7 @@ def test_the_table_has_printed_rows_marks_and_averages(trained, folder):
     (line,) = [line for line in shown.splitlines() if line.startswith("  printed")]
     # H twice, the printed average, and the mean without H
     assert line.split()[1:] == ["79.2", "81.2", "81.2", "73.7", "61.9", "75.4", "71.6"]
+    assert "printed: +MSK (train: RM)" in shown
     codes = sets[3].narrow_codes
     assert f"K: {sets[3].n_features} to {codes}" in narrow_table(found)
     assert found.narrow["AE"]["KDD98-PVA"][codes] == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -160,6 +161,9 @@ def accuracy_table(found: Accuracies) -> str:
         rows.append([label, *_cells(found, values)])
         if label in found.printed:
             rows.append(["  printed", *_cells(found, found.printed[label])])
+    for label, values in found.printed.items():
+        if label not in found.found:
+            rows.append([f"printed: {label}", *_cells(found, values)])
     title = "Autoencoders of zeros and ones: half of the rows sketched, half coded"
     return "\n".join([format_table(heads, rows, title=title), *_notes(found)])
 
@@ -206,24 +210,24 @@ def _head(found: Accuracies, name: str) -> str:
 
 def _notes(found: Accuracies) -> list[str]:
     """What to know when comparing with the paper."""
-    listed = [f"{letter}: {name}" for name, letter in found.letters.items()]
+    listed = "; ".join(f"{letter}: {name}" for name, letter in found.letters.items())
     notes = [
-        f"{', '.join(listed)}.",
-        "Printed averages are over the paper's seven sets; ours over all columns shown "
-        "(H twice).",
+        f"{listed}.",
+        "Printed averages are over the paper's seven sets; ours are over all columns "
+        "shown.",
         "AE (train: X) are trained with the same half of X that others sketch. RM is "
-        "randomised\nMNIST: the paper's networks were trained with it, and M is no new "
+        "randomised MNIST: the paper's networks were trained with it, and M is no new "
         "dataset to them.",
-        "+MSK is told the class of each row, as in the paper; ours per class, and "
-        "+MSK where not told,\nweigh classes by the row, and codes have the weights "
+        "+MSK is told the class of each row, as in the paper. Ours per class, and +MSK "
+        "where not told, weigh classes by the row; their codes have these weights "
         "beside their numbers.",
     ]
     marked = [f"{name} ({mark})" for name, mark in found.marks.items()]
     if marked:
-        notes.append(f"* not the paper's rows: {', '.join(marked)}.")
+        notes.append(f"* not the paper's rows: {'; '.join(marked)}.")
     if len(found.comparable) < len(found.widths):
         notes.append(
             "H codes the rarer allele as 1, H flipped a random one; what the paper "
-            "does is not known,\nand its one column stands beside both."
+            "does is not known, and its one column stands beside both."
         )
-    return notes
+    return [textwrap.fill(note, 88) for note in notes]

@@ -32,6 +32,10 @@ DECODERS = {
     "frequency-parallel-ternary-100": "model.decoder().decode(sketch).params",
     "membership-parallel-100": "model.decoder().decode(sketch).params",
     "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centers",
+    "autoencoder-m": "(lambda one: one.decode(one.marginals[None, :50]))"
+    "(model.adapt(sketch))",
+    "autoencoder-ms": "(lambda one: one.decode(one.marginals[None, :50]))"
+    "(model.adapt(sketch))",
     "count-laws": "sl.FrequencyEstimator(60).fit_sketch(sketch).counts_",
 }
 MAPS = {
@@ -43,6 +47,8 @@ MAPS = {
     "frequency-parallel-ternary-100": lambda model: model.feature_map(),
     "membership-parallel-100": lambda model: model.feature_map(),
     "kmeans-ckm-196": lambda model: model.feature_map(12, 1000),
+    "autoencoder-m": lambda model: model.feature_map(),
+    "autoencoder-ms": lambda model: model.feature_map(),
     "count-laws": lambda model: sl.JointCountFeatures(60, width=10, depth=4),
 }
 
@@ -87,6 +93,8 @@ MODELS = pytest.mark.parametrize(
         "frequency-parallel-ternary-100",
         "membership-parallel-100",
         "kmeans-ckm-196",
+        "autoencoder-m",
+        "autoencoder-ms",
         "count-laws",
     ],
 )

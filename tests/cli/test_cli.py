@@ -414,6 +414,8 @@ def test_an_estimator_on_the_command_line_knows_what_it_says(name):
     X = np.random.default_rng(0).uniform(size=(200, 3))
     if getattr(made, "reads_items", False):  # rows are counts
         X, made = np.floor(3 * X), made.set_params(vocabulary=3)
+    if "binarize" in made.get_params():  # rows are zeros and ones
+        made.set_params(binarize=0.5)
     fitted = made.fit(X, X[:, 0])
     assert all(hasattr(fitted, attribute) for attribute in made.command_output)
     assert f"|{name}" in run("fit", "--help").stdout.replace("{", "|")

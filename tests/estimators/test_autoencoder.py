@@ -6,6 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from scipy.sparse import csr_array
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
 from tests.decoders.autoencoders.test_linear import binary_rows
 
 import sketchlearn as sl
@@ -190,8 +192,13 @@ def test_numbers_are_made_zeros_and_ones_where_that_is_asked_for(tmp_path):
     for rows in (frame, str(tmp_path / "rows.parquet"), iter([numbers])):
         again = sl.CompressiveAutoencoder(4, binarize=0.0).fit(rows)
         assert again.sketch_ == plain.sketch_
+    opened = sl.open_rows(numbers, above=0.0)
+    assert (
+        sl.CompressiveAutoencoder(4, binarize=0.0).fit(opened).sketch_ == plain.sketch_
+    )
+    assert sl.CompressiveAutoencoder(4).fit(opened).sketch_ == plain.sketch_
     with pytest.raises(RowsError, match="open already"):
-        sl.CompressiveAutoencoder(4, binarize=0.0).fit(sl.open_rows(numbers))
+        sl.CompressiveAutoencoder(4, binarize=0.5).fit(opened)
 
 
 def test_rows_unlike_those_of_the_sketch_have_low_scores():
@@ -220,3 +227,13 @@ def test_what_makes_no_sense_is_refused():
 def test_a_sketch_that_leaves_most_features_out_says_so():
     with pytest.warns(sl.errors.ConvergenceWarning, match="no room in this sketch"):
         sl.CompressiveAutoencoder(4, sketch_size=8).fit(ROWS)
+
+
+def test_codes_feed_a_regression_or_a_classifier_in_a_pipeline():
+    target = ROWS @ np.linspace(0, 1, 20)
+    regression = make_pipeline(sl.CompressiveAutoencoder(6), Ridge()).fit(ROWS, target)
+    assert regression.score(ROWS, target) > 0.6
+    assert not hasattr(regression[0], "classes_")
+    classes = make_pipeline(sl.CompressiveAutoencoder(6), LogisticRegression())
+    assert classes.fit(ROWS, LABELS).score(ROWS, LABELS) > 0.8
+    assert regression[0].partial_fit(ROWS, target).n_samples_seen_ == 1200

@@ -106,6 +106,7 @@ def sketch(
         columns=names or getattr(example, "columns", None),
         on_invalid="drop" if drop_invalid else "raise",
         header=header,
+        above=getattr(planner, "binarize", None),
     )
     if planner is None:
         made = sl.sketch_rows(batches, feature_map)

@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.base import NOT_BINARY, AbstractAutoencoder
 from sketchlearn.errors import ConvergenceWarning, RowRangeError, RowsError
 from sketchlearn.estimators.base import require_sketch
 from sketchlearn.estimators.class_sketches import classes_of
@@ -33,7 +33,6 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.metrics import balanced_accuracy
 from sketchlearn.plans.codes import (
     CODE_DECODERS,
-    NOT_BINARY,
     decode_codes,
     merged_classes,
     plan_codes,
@@ -233,7 +232,8 @@ class CompressiveAutoencoder(
 
     @override
     def _sketch(self, rows: AbstractRowSource) -> Sketch:
-        return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
+        with self._in_range():
+            return rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
 
     def _binary(self, X: Any) -> NDArray[np.floating]:
         """Rows of zeros and ones in memory."""

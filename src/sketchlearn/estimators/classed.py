@@ -10,6 +10,7 @@ from abc import abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
@@ -58,14 +59,15 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
             Classes, or the name of the column that holds them: each class gets a
             sketch of its own, rows are weighed between classes when they are encoded,
             and a code ends with these weights. Without it there are no classes.
+            Numbers that are no classes, such as what a later step of a pipeline is to
+            predict, are ignored.
 
         Returns
         -------
         self
         """
-        if y is None:
-            with self._in_range():
-                return super().fit(X)
+        if _no_classes(y):
+            return super().fit(X)
         self._check_parameters()
         with self._all_or_nothing(), self._in_range():
             rows = self._open_labelled(X, y, reset=True)
@@ -120,7 +122,7 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
     def _has_classes(self, y: Any) -> bool:
         """Whether rows come with classes, as those that were fitted did or did not."""
         known = hasattr(self, "sketches_")
-        if known == (y is None):
+        if known == _no_classes(y):
             raise RowsError(
                 "this was fitted with classes: pass y with the rows."
                 if known
@@ -136,3 +138,10 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
                 self.__dict__.pop(name, None)
             return
         self.classes_, self.sketches_ = classes_of(parts), parts
+
+
+def _no_classes(y: Any) -> bool:
+    """Whether there are no classes, or numbers that are none."""
+    if y is None or isinstance(y, str):
+        return y is None
+    return type_of_target(y) not in ("binary", "multiclass")

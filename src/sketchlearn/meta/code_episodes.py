@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.autoencoders.directions import CodeDirections
-from sketchlearn.features.scaling import Scaling
 from sketchlearn.meta.binary import binary_rows
 from sketchlearn.meta.datasets import MetaDataset
-from sketchlearn.plans.moments import moment_decoder, plan_second_moments
+from sketchlearn.plans.codes import plan_codes
+from sketchlearn.plans.moments import moment_decoder
 from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
@@ -123,11 +123,10 @@ def known_of_rows(
         Numbers in the sketch; all second moments by default.
     """
     d = rows.shape[1]
-    bounds = Scaling.from_bounds(0.0, 1.0, n_features=d)
-    size = sketch_size or d * (d + 1) // 2
-    phi = plan_second_moments(n_features=d, sketch_size=size, scaling=bounds, reach=1.0)
+    phi = plan_codes("learned", d, sketch_size=sketch_size or d * (d + 1) // 2)
     sketch = sketch_rows(rows.astype(np.float32), phi, progress=False)
-    moments = moment_decoder("learned", sketch).decode(sketch).params
+    decoder = moment_decoder("learned", sketch, rounds_rows=False)
+    moments = decoder.decode(sketch).params
     return CodeDirections.of_moments(moments, n_components)
 
 

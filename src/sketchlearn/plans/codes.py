@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.base import NOT_BINARY, AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.directions import ClassMeans, CodeDirections
 from sketchlearn.decoders.autoencoders.linear import LinearAutoencoder
+from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
 from sketchlearn.decoders.moments.centring import second_moment_part
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.verdicts import left_out_features, require_directions
@@ -30,7 +32,6 @@ from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "CODE_DECODERS",
-    "NOT_BINARY",
     "decode_codes",
     "merged_classes",
     "plan_codes",
@@ -43,12 +44,6 @@ LEARNED_CODES = "autoencoder-codes"
 
 CONDITIONAL = "autoencoder-ms"
 """Model behind ``decoder="network"``: the paper's."""
-
-NOT_BINARY = (
-    "Rows must hold zeros and ones only. Pass binarize=0.5 to take numbers above 0.5 "
-    "as ones, or encode the columns with BinaryEncoder."
-)
-"""What to do about other rows."""
 
 _EXACT = 1e-13
 """A variance of zeros and ones is μ(1 - μ) up to so much: rounding of doubles."""
@@ -86,6 +81,7 @@ def plan_codes(
         sketch_size=sketch_size,
         scaling=Scaling.from_bounds(0.0, 1.0, n_features=n_features),
         reach=1.0,
+        is_binary=True,
         seed=seed,
     )
 
@@ -110,10 +106,8 @@ def decode_codes(
         Sketches of classes, of which ``sketch`` is the sum.
     """
     if decoder == "network":
-        network = _model(CONDITIONAL)
-        return network.adapt(sketch, n_components, classes), None
-    name = "learned" if decoder == "learned" else "nystrom"
-    moments = _moments(name, sketch)
+        return _conditional(sketch, n_components, classes), None
+    moments = _moments("learned" if decoder == "learned" else "nystrom", sketch)
     _require_binary(moments, sketch)
     require_directions(moments)
     means = None if classes is None else _class_means(classes)
@@ -138,6 +132,25 @@ def merged_classes(
             "of them, or none."
         )
     return reduce(add, parts)
+
+
+def _conditional(
+    sketch: Sketch | PrivateSketch,
+    n_components: int,
+    classes: Mapping[Any, Sketch | PrivateSketch] | None,
+) -> AbstractAutoencoder:
+    """The paper's networks, adapted to a dataset or to each of its classes."""
+    network: ConditionalAutoencoder = _model(CONDITIONAL)
+    d, wanted = sketch.feature_map.n_features, network.spec.n_components
+    if n_components != min(wanted, d):
+        raise FeatureMapError(
+            f"decoder='network' has codes of {wanted} numbers; got n_components="
+            f"{n_components}. Pass n_components={wanted}, or another decoder."
+        )
+    if classes is None:
+        return network.adapt(sketch)
+    members = [network.adapt(one) for one in classes.values()]
+    return PerClassAutoencoder(members, [one.count for one in classes.values()])
 
 
 def _moments(name: str, sketch: Sketch | PrivateSketch) -> Moments:

@@ -81,6 +81,7 @@ def plan_second_moments(
     reach: float,
     rows: NDArray[np.floating] | None = None,
     by_spread: bool = False,
+    is_binary: bool = False,
     seed: int = 0,
     tuning: MomentPlanTuning = _PLAN,
 ) -> MomentFeatures | CrossMomentFeatures:
@@ -112,6 +113,8 @@ def plan_second_moments(
     by_spread : bool
         Weigh features in Ω by their spread in the units of the rows, as components
         of a covariance do, rather than all alike.
+    is_binary : bool
+        Rows hold zeros and ones, which no rounding changes.
     seed : int
         Seed of Ω and of the subset.
     tuning : MomentPlanTuning
@@ -124,7 +127,9 @@ def plan_second_moments(
         sketch_size = auto_size(d, n_targets)
     sketch_size = require_positive_int("sketch_size", sketch_size)
     active = _varying(rows) if scaling.origin == "data" else None
-    seen = active is not None and _is_seen(rows, active, tuning.narrow)
+    seen = is_binary
+    if active is not None:
+        seen = _is_seen(rows, active, tuning.narrow)
     if d * (d + 1) // 2 <= sketch_size:
         return MomentFeatures(
             d,

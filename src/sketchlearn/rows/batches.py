@@ -90,6 +90,11 @@ class Batches(OpenedRows):
         """Whether the rows can be read more than once."""
         return not self._source.once
 
+    @property
+    def above(self) -> float | None:
+        """From where on numbers were made ones, if they were made zeros and ones."""
+        return self._options.above
+
     def peek(self, n_rows: int) -> Floats:
         """Up to ``n_rows`` first rows, which iteration still yields afterwards."""
         held = self._held if self._source.once else []

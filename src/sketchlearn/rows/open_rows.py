@@ -80,8 +80,9 @@ def open_rows(
     (2, 3, [2, 1])
     """
     if isinstance(data, Batches):
-        given = [one is not None for one in (columns, encodings, header, above)]
-        if any(given) or on_invalid != "raise":
+        given = [one is not None for one in (columns, encodings, header)]
+        other = above is not None and above != data.above
+        if any(given) or other or on_invalid != "raise":
             raise RowsError(
                 "these rows are open already; pass columns, encodings, header, above "
                 "and on_invalid where they are opened."

@@ -12,7 +12,13 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AbstractAutoencoder"]
+__all__ = ["NOT_BINARY", "AbstractAutoencoder"]
+
+NOT_BINARY = (
+    "Rows must hold zeros and ones only. Pass binarize=0.5 to take numbers above 0.5 "
+    "as ones, or encode the columns with BinaryEncoder."
+)
+"""What to do about other rows."""
 
 
 class AbstractAutoencoder(ABC):

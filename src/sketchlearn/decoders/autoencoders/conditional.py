@@ -8,7 +8,7 @@ the weights are learned is not known here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, final
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchlearn.decoders.autoencoders.adapted import AdaptedAutoencoder
+from sketchlearn.decoders.autoencoders.base import NOT_BINARY
 from sketchlearn.decoders.autoencoders.conditional_spec import ConditionalSpec
 from sketchlearn.decoders.autoencoders.dynamic_bias import DynamicNetwork
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, RowsError
@@ -27,6 +28,7 @@ from sketchlearn.features.network import (
     ModelReference,
     NetworkFeatures,
 )
+from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.privacy.released import PrivateSketch
@@ -40,6 +42,9 @@ __all__ = [
 
 ENCODER_PREFIX = "encoder."
 """Names of the encoder's tensors in a weights file begin like this."""
+
+FIRST_WEIGHT = "layers.first.weight"
+"""Name of the weights of a network that see its inputs."""
 
 RECONSTRUCTION_PREFIX = "decoder."
 """Names of the decoder's tensors in a weights file begin like this."""
@@ -126,14 +131,29 @@ class ConditionalAutoencoder:
         network = self.networks[RECONSTRUCTION_PREFIX]
         return DynamicNetwork(network, self.spec.n_condition)
 
-    def feature_map(self) -> AbstractFeatureMap:
-        """What to sketch padded rows with: their mean, and the Sketch Network."""
-        mean = MomentFeatures(self.spec.n_features, order="mean")
+    def feature_map(self, n_features: int | None = None) -> AbstractFeatureMap:
+        """What to sketch rows with: their mean, and the Sketch Network.
+
+        Squares come beside the mean: they are equal for zeros and ones, and for no
+        other rows.
+
+        Parameters
+        ----------
+        n_features : int, optional
+            Entries of a row; as many as the weights have by default. Fewer are taken as
+            padded with zeros, which no weight sees.
+        """
+        d = self._require_features(n_features or self.spec.n_features)
+        mean = MomentFeatures(d, order="variance", reach=1.0)
         if self.spec.sketch is None:
             return mean
         tensors = self.networks[FEATURE_PREFIX].tensors
-        learned = NetworkFeatures(self.spec.sketch, tensors, model=self.model)
-        return ConcatenatedFeatures([mean, learned])
+        if d == self.spec.n_features:
+            learned = NetworkFeatures(self.spec.sketch, tensors, model=self._packaged)
+            return ConcatenatedFeatures([mean, learned])
+        network = replace(self.spec.sketch, n_inputs=d)
+        own = {**tensors, FIRST_WEIGHT: tensors[FIRST_WEIGHT][:, :d]}
+        return ConcatenatedFeatures([mean, NetworkFeatures(network, own)])
 
     def padded(self, rows: ArrayLike) -> NDArray[np.float64]:
         """Rows with zeros for the entries they do not have; wider ones are refused."""
@@ -146,26 +166,30 @@ class ConditionalAutoencoder:
     def adapt(
         self, sketch: Sketch | PrivateSketch, *, n_features: int | None = None
     ) -> AdaptedAutoencoder:
-        """The autoencoder of a dataset, from the sketch of its padded rows.
+        """The autoencoder of a dataset, from the sketch of its rows.
 
         Parameters
         ----------
         sketch : Sketch or PrivateSketch
             Made with :meth:`feature_map`, clipped or not.
         n_features : int, optional
-            Entries that the rows have before they are padded; all by default.
+            Entries that the rows had before they were padded; all by default.
         """
-        own = self.feature_map()
+        width = self._require_features(sketch.feature_map.n_features)
+        own = self.feature_map(width)
         if _fingerprints(sketch.feature_map) != _fingerprints(own):
             raise FeatureMapMismatch(
                 f"this sketch ({sketch.features.kind}, {sketch.size} numbers) is not "
-                "of the map of this autoencoder. Sketch padded rows with the "
-                "feature_map() of the same model."
+                "of the map of this autoencoder. Sketch rows with the feature_map() of "
+                "the same model."
             )
-        width = self.spec.n_features
         pooled = np.clip(sketch.mean, -own.value_bound, own.value_bound)
+        mean, squares, learned = np.split(pooled, [width, 2 * width])
+        is_clipped = any(part.clips for part in sketch.feature_map.parts())
+        if isinstance(sketch, Sketch) and not is_clipped and (mean != squares).any():
+            raise RowsError(NOT_BINARY)
         actual = width if n_features is None else self._require_features(n_features)
-        return self.adapted(pooled[:actual], pooled[width:])
+        return self.adapted(mean[:actual], learned)
 
     def adapted(self, mean: ArrayLike, sketch: ArrayLike = ()) -> AdaptedAutoencoder:
         """The autoencoder of a dataset, from the numbers of its sketch.
@@ -229,6 +253,18 @@ class ConditionalAutoencoder:
             )
         model = ModelReference(weights.model, weights.digest) if weights.model else None
         return cls(ConditionalSpec.from_dict(weights.spec), weights.tensors, model)
+
+    @property
+    def _packaged(self) -> ModelReference | None:
+        """Weights of the package that the Sketch Network has; tuned, it has none."""
+        if self.model is None:
+            return None
+        packaged = packaged_weights(self.model.name, checksum=self.model.checksum)
+        is_same = all(
+            np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
+            for name, array in self.networks[FEATURE_PREFIX].tensors.items()
+        )
+        return self.model if is_same else None
 
     def _require_features(self, n_features: int) -> int:
         if not 1 <= n_features <= self.spec.n_features:

@@ -251,6 +251,14 @@ def test_more_rows_in_the_sketch_are_better_and_all_rows_have_no_deviation(folde
     assert curve.deviations[0] > 0 == curve.deviations[1]
 
 
+def test_codes_that_are_wider_than_rows_are_in_no_curve(trained, folder):
+    sets = load_reconstruction_sets(folder, ["KDD98-PVA"])
+    curves = evaluate_row_counts(sets, ["ms", "pca"], sizes=(2,), n_seeds=1)
+    assert [(one.method, one.n_codes) for one in curves] == [
+        ("pca", sets[0].narrow_codes)
+    ]
+
+
 def test_after_subtraction_the_sketch_is_that_of_the_second_set(trained, folder):
     sets = load_reconstruction_sets(folder)
     first, second = drift_pair(sets)

@@ -34,6 +34,9 @@ _COLOURS = {name: f"C{number}" for number, name in enumerate(DRIFTING)}
 _PICTURED = 10
 """Most rows shown as pictures, one of each class."""
 
+_TICK_RATIO = 2
+"""Numbers of rows closer to all of them have no text, since it would overlap."""
+
 
 def draw_row_counts(curves: Sequence[RowCurve], path: Path) -> Path:
     """Accuracy against rows in the sketch, a panel for each set."""
@@ -52,9 +55,10 @@ def draw_row_counts(curves: Sequence[RowCurve], path: Path) -> Path:
             for curve in own
         ]
         *some, whole = own[0].n_rows
-        ticks = [*((float(count), str(count)) for count in some), (whole, "all")]
-        x_label = "rows in the sketch"
-        panels.append(LinePanel(name, x_label, _ACCURACY, lines, True, ticks))
+        texts = [str(count) if _TICK_RATIO * count < whole else "" for count in some]
+        ticks = list(zip(own[0].n_rows, [*texts, "all"], strict=True))
+        title, x_label = f"{name}, {own[0].n_codes} numbers", "rows in the sketch"
+        panels.append(LinePanel(title, x_label, _ACCURACY, lines, True, ticks))
     title = "Rows in the sketch: mean and standard deviation over draws of them"
     return draw_lines(panels, path, title=title, n_columns=min(4, len(panels)))
 

@@ -1,6 +1,6 @@
 """The paper's networks, with weights of the package: AE, +M, +MS and +MSK.
 
-Rows of fewer columns than the networks have are padded with zeros.
+Rows of fewer columns than the networks have are taken as padded with zeros.
 """
 
 from __future__ import annotations
@@ -49,13 +49,12 @@ class SketchNetwork(AbstractSketchMethod):
 
     @override
     def sketch(self, rows: Bits) -> Sketch:
-        network = _network(self.model)
-        feature_map = network.feature_map()
-        return sketch_rows(network.padded(rows), feature_map, progress=False)
+        feature_map = _network(self.model).feature_map(rows.shape[1])
+        return sketch_rows(rows, feature_map, progress=False)
 
     @override
     def decode(self, sketch: Sketch, n_features: int) -> FittedMethod:
-        adapted = _network(self.model).adapt(sketch, n_features=n_features)
+        adapted = _network(self.model).adapt(sketch)
         return FittedMethod(lambda some, _: adapted.reconstruct(some))
 
 
@@ -70,10 +69,7 @@ class ClassNetworks(AbstractMethod):
     def fit(self, rows: Bits, labels: Labels) -> FittedMethod:
         network, own = _network(self.model), SketchNetwork(self.model)
         found, counts = np.unique(labels, return_counts=True)
-        members = [
-            network.adapt(own.sketch(rows[labels == one]), n_features=rows.shape[1])
-            for one in found
-        ]
+        members = [network.adapt(own.sketch(rows[labels == one])) for one in found]
         fitted = PerClassAutoencoder(members, counts)
 
         def reconstruct(some: Bits, told: Labels | None) -> NDArray[np.bool_]:

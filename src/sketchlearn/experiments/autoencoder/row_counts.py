@@ -10,6 +10,7 @@ import numpy as np
 
 from sketchlearn.experiments.autoencoder.methods import (
     AUTOENCODER_METHODS,
+    OWN_CODES,
     autoencoder_method,
     missing_weights,
 )
@@ -26,6 +27,9 @@ class RowCurve:
 
     name: str
     method: str
+    n_codes: int
+    """Numbers of a code, the same of all methods on a set."""
+
     n_rows: tuple[int, ...]
     """Rows in the sketch; the last one is all of them."""
 
@@ -49,6 +53,9 @@ def evaluate_row_counts(
 ) -> list[RowCurve]:
     """Sketch few and many training rows, and code the same other rows.
 
+    Narrow sets have the code of a quarter of their columns, and methods that only have
+    codes of 50 numbers are left out there.
+
     Parameters
     ----------
     sets : sequence of ReconstructionSet
@@ -70,11 +77,14 @@ def evaluate_row_counts(
         counts = [size for size in sorted(sizes) if size < len(data.training)]
         counts.append(len(data.training))
         for name in at_hand:
+            if name in OWN_CODES and data.narrow_codes:
+                continue  # 50 numbers for fewer columns are no code
             values = [_values(data, name, count, n_seeds, n_rows) for count in counts]
             curves.append(
                 RowCurve(
                     data.name,
                     name,
+                    _codes(data),
                     tuple(counts),
                     tuple(float(np.mean(some)) for some in values),
                     tuple(float(np.std(some)) for some in values),
@@ -104,7 +114,8 @@ def _codes(data: ReconstructionSet) -> int:
 def row_count_table(curves: Sequence[RowCurve]) -> str:
     """Means and deviations, a row for each set and method."""
     counts = sorted({count for curve in curves for count in curve.n_rows[:-1]})
-    heads = ["balanced accuracy, percent", "method", *map(str, counts), "all rows"]
+    heads = ["balanced accuracy, percent", "code", "method", *map(str, counts)]
+    heads.append("all rows")
     rows: list[list[Cell]] = []
     for curve in curves:
         shown: Mapping[int, str] = {
@@ -118,6 +129,8 @@ def row_count_table(curves: Sequence[RowCurve]) -> str:
         }
         cells: list[Cell] = [shown.get(count) for count in counts]
         label = AUTOENCODER_METHODS[curve.method]
-        rows.append([curve.name, label, *cells, f"{curve.means[-1]:.1f}"])
+        rows.append(
+            [curve.name, curve.n_codes, label, *cells, f"{curve.means[-1]:.1f}"]
+        )
     title = "Rows in the sketch: means and standard deviations over draws of them"
     return format_table(heads, rows, title=title)

@@ -74,6 +74,7 @@ def evaluate_accuracies(
     specific: SpecificAutoencoders,
     *,
     printed: Mapping[str, Mapping[str, float]] | None = None,
+    weights: str | None = None,
     say: Say = lambda text: None,
 ) -> Accuracies:
     """Fit every method to the training rows of each set and reconstruct the others.
@@ -89,6 +90,8 @@ def evaluate_accuracies(
         Where dataset-specific ones are trained.
     printed : mapping, optional
         The paper's accuracies.
+    weights : path, optional
+        Folder of weights that the package does not have.
     say : callable
         Receives lines of progress.
     """
@@ -102,11 +105,11 @@ def evaluate_accuracies(
             }
     sketched = [name for name in methods if name != SPECIFIC]
     for name in sketched:
-        if missing_weights(name):
+        if missing_weights(name, weights):
             continue
         say(f"{AUTOENCODER_METHODS[name]} on {len(sets)} sets")
         found[AUTOENCODER_METHODS[name]] = {
-            data.name: _accuracy(data, name, data.n_codes) for data in sets
+            data.name: _accuracy(data, name, data.n_codes, weights) for data in sets
         }
     for name in methods:
         if name not in OWN_CODES:
@@ -123,8 +126,10 @@ def evaluate_accuracies(
     )
 
 
-def _accuracy(data: ReconstructionSet, name: str, n_components: int) -> float:
-    method = autoencoder_method(name, n_components=n_components)
+def _accuracy(
+    data: ReconstructionSet, name: str, n_components: int, weights: str | None = None
+) -> float:
+    method = autoencoder_method(name, n_components=n_components, weights=weights)
     fitted = method.fit(data.training, data.training_labels)
     return data.accuracy(fitted.reconstruct, with_labels=name in TOLD_CLASSES)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, final
 
 from typing_extensions import override
@@ -86,6 +87,7 @@ def autoencoder_method(
     n_components: int = CODE_NUMBERS,
     sketch_size: SketchSize = "auto",
     seed: int = 0,
+    weights: str | None = None,
 ) -> AbstractMethod:
     """A method by its name.
 
@@ -99,25 +101,36 @@ def autoencoder_method(
         Numbers in the sketch, beside the mean; the paper's networks have their own.
     seed : int
         Of the sketch.
+    weights : path, optional
+        Folder of weights that the package does not have.
     """
-    if name == "ae":
-        return PlainNetwork(_MODELS[name])
-    if name.startswith("msk"):
-        return ClassNetworks(_MODELS[name])
     if name in _MODELS:
-        return SketchNetwork(_MODELS[name])
+        place = _place(name, weights)
+        if name == "ae":
+            return PlainNetwork(place)
+        return ClassNetworks(place) if "k" in name else SketchNetwork(place)
     if name == "ours-classes":
         return _Estimated("learned", n_components, sketch_size, seed)
     decoder: Literal["learned", "pca"] = "pca" if name == PCA_BASELINE else "learned"
     return _EstimatedSketch(decoder, n_components, sketch_size, seed)
 
 
-def missing_weights(name: str) -> str | None:
-    """Why a method cannot run with this package, if it cannot."""
-    wanted = _MODELS.get(name)
-    if wanted is None or any(model.name == wanted for model in list_models()):
+def missing_weights(name: str, weights: str | None = None) -> str | None:
+    """Why a method cannot run with this package and folder, if it cannot."""
+    place = _place(name, weights) if name in _MODELS else None
+    at_hand = [None, *(model.name for model in list_models())]
+    if place in at_hand or Path(str(place)).is_file():
         return None
-    return f"the package has no weights {wanted!r}"
+    return (
+        f"no weights {_MODELS[name]!r} in the package; train them with "
+        "configs/autoencoder-sqnet.toml and pass their folder (--weights)"
+    )
+
+
+def _place(name: str, weights: str | None) -> str:
+    """A file of the folder, if it is there, or the name of a model."""
+    file = Path(weights or "", f"{_MODELS[name]}.safetensors")
+    return str(file) if weights and file.is_file() else _MODELS[name]
 
 
 @final

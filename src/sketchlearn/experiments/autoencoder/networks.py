@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
 from sketchlearn.experiments.autoencoder.base import (
     AbstractMethod,
@@ -20,6 +21,7 @@ from sketchlearn.experiments.autoencoder.base import (
     FittedMethod,
 )
 from sketchlearn.experiments.autoencoder.sets import Bits, Labels
+from sketchlearn.files.weights import load_weights
 from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.sketching.sketch_rows import sketch_rows
@@ -82,5 +84,7 @@ class ClassNetworks(AbstractMethod):
 
 @lru_cache(maxsize=2)
 def _network(model: str) -> Any:
-    """A model of the package, kept for the next set."""
+    """A model of the package or a file, kept for the next set."""
+    if model.endswith(".safetensors"):
+        return ConditionalAutoencoder.from_weights(load_weights(model))
     return load_model(model)

@@ -95,6 +95,7 @@ def reproduce_autoencoder(
     output: str | os.PathLike[str],
     plan: AutoencoderPlan,
     *,
+    weights: str | None = None,
     say: Say = lambda text: None,
 ) -> str:
     """Evaluate, write ``results.json``, ``tables.txt`` and figures; return the tables.
@@ -108,6 +109,8 @@ def reproduce_autoencoder(
         Folder to write into; made if it does not exist.
     plan : AutoencoderPlan
         What to do.
+    weights : path, optional
+        Folder of weights that the package does not have.
     say : callable
         Receives lines of progress.
     """
@@ -115,7 +118,7 @@ def reproduce_autoencoder(
     sets = load_reconstruction_sets(data, plan.datasets, test_rows=plan.test_rows)
     if not sets:
         raise RowsError("the folder has none of the sets of this table.")
-    results = _evaluate(data, sets, plan, say)
+    results = _evaluate(data, sets, plan, weights, say)
     tables = results.show()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,13 +133,14 @@ def _evaluate(
     data: str | os.PathLike[str],
     sets: Sequence[ReconstructionSet],
     plan: AutoencoderPlan,
+    weights: str | None,
     say: Say,
 ) -> AutoencoderResults:
     specific = SpecificAutoencoders(specific_config(plan.seconds), say)
     printed = printed_accuracies(data)
     drawn = [name for name in DRIFTING if name in plan.methods]
     accuracies = evaluate_accuracies(
-        sets, plan.methods, specific, printed=printed, say=say
+        sets, plan.methods, specific, printed=printed, weights=weights, say=say
     )
     gaps = []
     if {PCA_BASELINE, OUR_AUTOENCODER} <= set(plan.methods):
@@ -157,7 +161,7 @@ def _evaluate(
     skipped = tuple(
         f"skipped {AUTOENCODER_METHODS[name]}: {why}"
         for name in plan.methods
-        if (why := missing_weights(name))
+        if (why := missing_weights(name, weights))
     )
     return AutoencoderResults(accuracies, gaps, curves, drift, skipped)
 
@@ -188,6 +192,11 @@ EXPERIMENT = Experiment(
             ["--seconds"],
             type=click.FloatRange(0, min_open=True),
             help="Training of each dataset-specific autoencoder.",
+        ),
+        click.Option(
+            ["--weights"],
+            type=click.Path(),
+            help="Folder of weights beside those of the package.",
         ),
     ),
 )

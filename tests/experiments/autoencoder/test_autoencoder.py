@@ -1,6 +1,7 @@
 """Autoencoders are compared on rows that no sketch and no training has seen."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -42,6 +43,7 @@ from sketchlearn.experiments.autoencoder.specific import (
     SpecificMethod,
     specific_config,
 )
+from sketchlearn.files.weights import save_weights
 
 RNG = np.random.default_rng
 N_ROWS = 160
@@ -295,8 +297,23 @@ def test_without_weights_methods_are_skipped_and_say_so(monkeypatch, folder, tmp
         sizes=(2,), methods=("ms", "pca"), datasets=("KDD98-PVA",), n_seeds=1
     )
     shown = reproduce_autoencoder(folder, tmp_path, plan)
-    assert "skipped +MS (train: RM): the package has no weights" in shown
+    assert "skipped +MS (train: RM): no weights 'autoencoder-ms'" in shown
     assert not (tmp_path / "drift.png").exists()
+
+
+def test_weights_of_a_folder_are_used_everywhere(monkeypatch, folder, tmp_path):
+    monkeypatch.setattr(methods, "list_models", list)
+    spec = ConditionalSpec(48, 5, "sketch", 1, 16, 4, 1, 16)
+    trained = ConditionalAutoencoder.initial(spec).to_weights()
+    save_weights(trained, tmp_path / "autoencoder-ms.safetensors")
+    plan = replace(FEW, methods=("ms",), datasets=("MNIST", "quickdraw"))
+    plan = replace(plan, sizes=(2,), n_seeds=1)
+    out = tmp_path / "out"
+    shown = reproduce_autoencoder(folder, out, plan, weights=str(tmp_path))
+    results = json.loads((out / "results.json").read_text("utf-8"))
+    assert "skipped" not in shown
+    assert [one["method"] for one in results["drift"]] == ["ms"]
+    assert (out / "digits.png").exists()
 
 
 def test_the_command_takes_seconds_and_needs_a_set(trained, folder, tmp_path):

@@ -95,15 +95,17 @@ def square_set(sets: Sequence[ReconstructionSet]) -> ReconstructionSet | None:
     return None
 
 
-def draw_rows(data: ReconstructionSet, path: Path) -> Path:
+def draw_rows(
+    data: ReconstructionSet, path: Path, *, weights: str | None = None
+) -> Path:
     """Some rows of an image set as they are, and as they come back."""
     chosen = np.unique(data.labels, return_index=True)[1][:_PICTURED]
     rows, labels, side = data.rows[chosen], data.labels[chosen], isqrt(data.n_features)
     shown = [PictureRow("rows", rows.reshape(-1, side, side))]
     for name in ("ms", PCA_BASELINE, OUR_AUTOENCODER):
-        if missing_weights(name):
+        if missing_weights(name, weights):
             continue
-        method = autoencoder_method(name, n_components=data.n_codes)
+        method = autoencoder_method(name, n_components=data.n_codes, weights=weights)
         fitted = method.fit(data.training, data.training_labels)
         found = fitted.reconstruct(rows, labels)
         title = AUTOENCODER_METHODS[name].removesuffix(" (train: RM)")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
+from sketchlearn.experiments.autoencoder.base import AbstractMethod
 from sketchlearn.experiments.autoencoder.methods import (
     AUTOENCODER_METHODS,
     OWN_CODES,
@@ -49,6 +51,7 @@ def evaluate_row_counts(
     sizes: Sequence[int],
     n_seeds: int,
     n_rows: int | None = None,
+    weights: str | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> list[RowCurve]:
     """Sketch few and many training rows, and code the same other rows.
@@ -68,10 +71,12 @@ def evaluate_row_counts(
         Draws of the rows.
     n_rows : int, optional
         Most rows to reconstruct.
+    weights : path, optional
+        Folder of weights that the package does not have.
     say : callable
         Receives lines of progress.
     """
-    at_hand = [name for name in methods if not missing_weights(name)]
+    at_hand = [name for name in methods if not missing_weights(name, weights)]
     curves = []
     for data in sets:
         counts = [size for size in sorted(sizes) if size < len(data.training)]
@@ -79,7 +84,10 @@ def evaluate_row_counts(
         for name in at_hand:
             if name in OWN_CODES and data.narrow_codes:
                 continue  # 50 numbers for fewer columns are no code
-            values = [_values(data, name, count, n_seeds, n_rows) for count in counts]
+            method = partial(
+                autoencoder_method, name, n_components=_codes(data), weights=weights
+            )
+            values = [_values(data, method, one, n_seeds, n_rows) for one in counts]
             curves.append(
                 RowCurve(
                     data.name,
@@ -95,13 +103,16 @@ def evaluate_row_counts(
 
 
 def _values(
-    data: ReconstructionSet, name: str, count: int, n_seeds: int, n_rows: int | None
+    data: ReconstructionSet,
+    method: Callable[..., AbstractMethod],
+    count: int,
+    n_seeds: int,
+    n_rows: int | None,
 ) -> list[float]:
     n_draws = 1 if count == len(data.training) else n_seeds
     found = []
     for seed in range(n_draws):
-        method = autoencoder_method(name, n_components=_codes(data), seed=seed)
-        fitted = method.fit(*data.sketched_rows(count, seed))
+        fitted = method(seed=seed).fit(*data.sketched_rows(count, seed))
         found.append(data.accuracy(fitted.reconstruct, n_rows=n_rows))
     return found
 

@@ -237,3 +237,35 @@ def test_codes_feed_a_regression_or_a_classifier_in_a_pipeline():
     classes = make_pipeline(sl.CompressiveAutoencoder(6), LogisticRegression())
     assert classes.fit(ROWS, LABELS).score(ROWS, LABELS) > 0.8
     assert regression[0].partial_fit(ROWS, target).n_samples_seen_ == 1200
+
+
+def test_the_papers_networks_adapt_forget_and_know_classes():
+    coder = sl.CompressiveAutoencoder(decoder="network").fit(ROWS[:300])
+    digest = coder.sketch_.digest
+    assert coder.transform(ROWS).shape == (600, 50)
+    assert coder.inverse_transform(coder.transform(ROWS)).shape == ROWS.shape
+    coder.partial_fit(ROWS[300:]).forget(ROWS[300:])
+    assert coder.sketch_.digest == digest
+    classed = sl.CompressiveAutoencoder(decoder="network").fit(ROWS, LABELS)
+    assert classed.transform(ROWS).shape == (600, 52)
+    assert classed.score(ROWS) > 0.6
+
+
+def test_the_papers_networks_have_their_own_sizes_and_take_zeros_and_ones():
+    for wrong in ({"n_components": 4}, {"sketch_size": 100}):
+        with pytest.raises(FeatureMapError, match="decoder='network' has"):
+            sl.CompressiveAutoencoder(decoder="network", **wrong).fit(ROWS)
+    with pytest.raises(RowsError, match="zeros and ones"):
+        sl.CompressiveAutoencoder(decoder="network").fit(ROWS * 0.5)
+    with pytest.raises(RowsError, match="takes 1 to 1000"):
+        sl.CompressiveAutoencoder(decoder="network").fit(np.zeros((3, 1001)))
+
+
+def test_a_sketch_of_the_papers_networks_comes_back_from_its_file(tmp_path):
+    coder = sl.CompressiveAutoencoder(decoder="network").fit(ROWS)
+    sl.save(coder.sketch_, tmp_path / "a.sketch")
+    again = sl.CompressiveAutoencoder(decoder="network")
+    loaded = sl.load(tmp_path / "a.sketch")
+    assert np.array_equal(
+        again.fit_sketch(loaded).transform(ROWS), coder.transform(ROWS)
+    )

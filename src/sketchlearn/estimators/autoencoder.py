@@ -36,6 +36,7 @@ from sketchlearn.plans.codes import (
     decode_codes,
     merged_classes,
     plan_codes,
+    with_own_map,
 )
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.row_source import AbstractRowSource
@@ -163,10 +164,14 @@ class CompressiveAutoencoder(
         parts, whole = None, sketch
         if isinstance(sketch, Mapping):
             classes = classes_of(sketch)
-            parts = {label: sketch[label] for label in classes.tolist()}
+            for one in sketch.values():
+                require_sketch(one)
+            labels = classes.tolist()
+            parts = {c: with_own_map(self.decoder, sketch[c]) for c in labels}
             whole = merged_classes(parts)
         require_sketch(whole)
         assert not isinstance(whole, Mapping)
+        whole = with_own_map(self.decoder, whole)
         d = whole.feature_map.n_features
         n_components = min(self.n_components, d)
         coder, said = decode_codes(self.decoder, whole, n_components, parts)

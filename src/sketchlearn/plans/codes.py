@@ -35,6 +35,7 @@ __all__ = [
     "decode_codes",
     "merged_classes",
     "plan_codes",
+    "with_own_map",
 ]
 
 CODE_DECODERS = ("learned", "pca", "network")
@@ -119,6 +120,16 @@ def decode_codes(
     return _model(LEARNED_CODES).adapted(known), said
 
 
+def with_own_map(
+    decoder: str, sketch: Sketch | PrivateSketch
+) -> Sketch | PrivateSketch:
+    """A sketch with its map, where a file of it cannot hold the weights of the map."""
+    if decoder != "network" or not 1 <= sketch.features.n_features <= _widest():
+        return sketch
+    own = plan_codes(decoder, sketch.features.n_features)
+    return sketch.with_map(own) if sketch.features == own.spec else sketch
+
+
 def merged_classes(
     sketches: Mapping[Any, Sketch | PrivateSketch],
 ) -> Sketch | PrivateSketch:
@@ -185,6 +196,11 @@ def _require_binary(moments: Moments, sketch: Sketch | PrivateSketch) -> None:
         f"{int(other.sum())} of {len(mean)} features hold other numbers than 0 and 1 "
         f"(the first is {column}). Nothing was added. {NOT_BINARY}"
     )
+
+
+def _widest() -> int:
+    """Most entries of a row that the paper's networks take."""
+    return int(_model(CONDITIONAL).spec.n_features)
 
 
 @cache

@@ -143,4 +143,5 @@ def varies(sketch: Sketch) -> NDArray[np.bool_]:
 
 
 def _has_moments(sketch: Sketch) -> bool:
-    return bool(sketch.feature_map.find(MomentFeatures, CrossMomentFeatures))
+    found = sketch.feature_map.find(MomentFeatures, CrossMomentFeatures)
+    return any(part.feature_map.has_second_moments for part in found)

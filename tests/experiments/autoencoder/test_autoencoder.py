@@ -1,6 +1,7 @@
 """Autoencoders are compared on rows that no sketch and no training has seen."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -42,6 +43,7 @@ from sketchlearn.experiments.autoencoder.specific import (
     SpecificMethod,
     specific_config,
 )
+from sketchlearn.files.weights import save_weights
 
 RNG = np.random.default_rng
 N_ROWS = 160
@@ -108,7 +110,10 @@ def folder(tmp_path_factory):
     (folder / "data" / "MANIFEST.json").write_text(manifest)
     printed = {
         "columns": ["MNIST", "human", "KDD98", "QuickDraw", "average"],
-        "rows": {"+MS (train: RM)": [79.2, 81.2, 73.7, 61.9, 75.4]},
+        "rows": {
+            "+MS (train: RM)": [79.2, 81.2, 73.7, 61.9, 75.4],
+            "+MSK (train: RM)": [85.7, 82.4, 77.0, 68.3, 79.9],
+        },
     }
     (folder / "paper").mkdir()
     tables = json.dumps({"autoencoder_balanced_accuracy": printed})
@@ -187,6 +192,12 @@ def test_an_autoencoder_of_a_set_is_trained_once(trained, folder):
     assert trained == [((80, 36), 5, 3.0), ((80, 36), 4, 3.0)]
 
 
+def test_an_autoencoder_of_a_set_really_learns(folder):
+    (data,) = load_reconstruction_sets(folder, ["MNIST"])
+    coder = SpecificAutoencoders(specific_config(1.0)).of(data, 5)
+    assert data.accuracy(coder.reconstruct) > 75
+
+
 @pytest.mark.parametrize("name", [n for n in AUTOENCODER_METHODS if n != "specific"])
 def test_every_method_reconstructs_rows_of_every_width(trained, folder, name):
     for data in load_reconstruction_sets(folder, ["MNIST", "KDD98-PVA"]):
@@ -218,6 +229,7 @@ def test_the_table_has_printed_rows_marks_and_averages(trained, folder):
     (line,) = [line for line in shown.splitlines() if line.startswith("  printed")]
     # H twice, the printed average, and the mean without H
     assert line.split()[1:] == ["79.2", "81.2", "81.2", "73.7", "61.9", "75.4", "71.6"]
+    assert "printed: +MSK (train: RM)" in shown
     codes = sets[3].narrow_codes
     assert f"K: {sets[3].n_features} to {codes}" in narrow_table(found)
     assert found.narrow["AE"]["KDD98-PVA"][codes] == 100
@@ -239,6 +251,14 @@ def test_more_rows_in_the_sketch_are_better_and_all_rows_have_no_deviation(folde
     assert curve.n_rows == (2, 80)
     assert curve.means[0] < curve.means[1]
     assert curve.deviations[0] > 0 == curve.deviations[1]
+
+
+def test_codes_that_are_wider_than_rows_are_in_no_curve(trained, folder):
+    sets = load_reconstruction_sets(folder, ["KDD98-PVA"])
+    curves = evaluate_row_counts(sets, ["ms", "pca"], sizes=(2,), n_seeds=1)
+    assert [(one.method, one.n_codes) for one in curves] == [
+        ("pca", sets[0].narrow_codes)
+    ]
 
 
 def test_after_subtraction_the_sketch_is_that_of_the_second_set(trained, folder):
@@ -277,10 +297,23 @@ def test_without_weights_methods_are_skipped_and_say_so(monkeypatch, folder, tmp
         sizes=(2,), methods=("ms", "pca"), datasets=("KDD98-PVA",), n_seeds=1
     )
     shown = reproduce_autoencoder(folder, tmp_path, plan)
-    assert (
-        "skipped +MS (train: RM): no weights 'autoencoder-ms' in the package" in shown
-    )
+    assert "skipped +MS (train: RM): no weights 'autoencoder-ms'" in shown
     assert not (tmp_path / "drift.png").exists()
+
+
+def test_weights_of_a_folder_are_used_everywhere(monkeypatch, folder, tmp_path):
+    monkeypatch.setattr(methods, "list_models", list)
+    spec = ConditionalSpec(48, 5, "sketch", 1, 16, 4, 1, 16)
+    trained = ConditionalAutoencoder.initial(spec).to_weights()
+    save_weights(trained, tmp_path / "autoencoder-ms.safetensors")
+    plan = replace(FEW, methods=("ms",), datasets=("MNIST", "quickdraw"))
+    plan = replace(plan, sizes=(2,), n_seeds=1)
+    out = tmp_path / "out"
+    shown = reproduce_autoencoder(folder, out, plan, weights=str(tmp_path))
+    results = json.loads((out / "results.json").read_text("utf-8"))
+    assert "skipped" not in shown
+    assert [one["method"] for one in results["drift"]] == ["ms"]
+    assert (out / "digits.png").exists()
 
 
 def test_the_command_takes_seconds_and_needs_a_set(trained, folder, tmp_path):

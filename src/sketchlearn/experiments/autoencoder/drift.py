@@ -73,6 +73,7 @@ def measure_drift(
     methods: Sequence[str],
     *,
     n_rows: int | None = None,
+    weights: str | None = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> list[DriftCurve]:
     """Merge and subtract sketches of two sets, and decode at each stage.
@@ -85,14 +86,16 @@ def measure_drift(
         Names of methods of one sketch; those without weights are left out.
     n_rows : int, optional
         Most rows of each set to reconstruct.
+    weights : path, optional
+        Folder of weights that the package does not have.
     say : callable
         Receives lines of progress.
     """
     curves = []
     for name in methods:
-        if missing_weights(name):
+        if missing_weights(name, weights):
             continue
-        method = autoencoder_method(name, n_components=first.n_codes)
+        method = autoencoder_method(name, n_components=first.n_codes, weights=weights)
         if not isinstance(method, AbstractSketchMethod):
             continue
         sketch_a, sketch_b = (

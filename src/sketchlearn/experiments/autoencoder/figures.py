@@ -34,6 +34,9 @@ _COLOURS = {name: f"C{number}" for number, name in enumerate(DRIFTING)}
 _PICTURED = 10
 """Most rows shown as pictures, one of each class."""
 
+_TICK_RATIO = 2
+"""Numbers of rows closer to all of them have no text, since it would overlap."""
+
 
 def draw_row_counts(curves: Sequence[RowCurve], path: Path) -> Path:
     """Accuracy against rows in the sketch, a panel for each set."""
@@ -52,9 +55,10 @@ def draw_row_counts(curves: Sequence[RowCurve], path: Path) -> Path:
             for curve in own
         ]
         *some, whole = own[0].n_rows
-        ticks = [*((float(count), str(count)) for count in some), (whole, "all")]
-        x_label = "rows in the sketch"
-        panels.append(LinePanel(name, x_label, _ACCURACY, lines, True, ticks))
+        texts = [str(count) if _TICK_RATIO * count < whole else "" for count in some]
+        ticks = list(zip(own[0].n_rows, [*texts, "all"], strict=True))
+        title, x_label = f"{name}, {own[0].n_codes} numbers", "rows in the sketch"
+        panels.append(LinePanel(title, x_label, _ACCURACY, lines, True, ticks))
     title = "Rows in the sketch: mean and standard deviation over draws of them"
     return draw_lines(panels, path, title=title, n_columns=min(4, len(panels)))
 
@@ -91,15 +95,17 @@ def square_set(sets: Sequence[ReconstructionSet]) -> ReconstructionSet | None:
     return None
 
 
-def draw_rows(data: ReconstructionSet, path: Path) -> Path:
+def draw_rows(
+    data: ReconstructionSet, path: Path, *, weights: str | None = None
+) -> Path:
     """Some rows of an image set as they are, and as they come back."""
     chosen = np.unique(data.labels, return_index=True)[1][:_PICTURED]
     rows, labels, side = data.rows[chosen], data.labels[chosen], isqrt(data.n_features)
     shown = [PictureRow("rows", rows.reshape(-1, side, side))]
     for name in ("ms", PCA_BASELINE, OUR_AUTOENCODER):
-        if missing_weights(name):
+        if missing_weights(name, weights):
             continue
-        method = autoencoder_method(name, n_components=data.n_codes)
+        method = autoencoder_method(name, n_components=data.n_codes, weights=weights)
         fitted = method.fit(data.training, data.training_labels)
         found = fitted.reconstruct(rows, labels)
         title = AUTOENCODER_METHODS[name].removesuffix(" (train: RM)")

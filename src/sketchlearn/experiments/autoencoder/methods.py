@@ -36,6 +36,7 @@ __all__ = [
     "AUTOENCODER_METHODS",
     "DRIFTING",
     "OUR_AUTOENCODER",
+    "OWN_CODES",
     "PCA_BASELINE",
     "SPECIFIC",
     "TOLD_CLASSES",
@@ -58,6 +59,9 @@ AUTOENCODER_METHODS: dict[str, str] = {
     "ours-classes": "ours, per class",
 }
 """Labels of all methods by name; those of the paper as its table has them."""
+
+OWN_CODES = ("ae", "m", "ms", "msk", "msk-guessed")
+"""Methods whose codes always have the paper's 50 numbers."""
 
 TOLD_CLASSES = ("msk",)
 """Methods that are told the class of each row that they code, as in the paper."""

@@ -124,7 +124,7 @@ def reproduce_autoencoder(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULTS_FILE).write_text(results.to_json(asdict(plan)), "utf-8")
     (folder / TABLES_FILE).write_text(tables + "\n", "utf-8")
-    for path in _draw(sets, results, folder):
+    for path in _draw(sets, results, folder, weights):
         say(f"figure: {path}")
     return tables
 
@@ -152,12 +152,14 @@ def _evaluate(
         sizes=plan.sizes,
         n_seeds=plan.n_seeds,
         n_rows=plan.curve_rows,
+        weights=weights,
         say=say,
     )
     pair = drift_pair(sets)
     drift = []
     if pair is not None:
-        drift = measure_drift(*pair, drawn, n_rows=plan.curve_rows, say=say)
+        n_rows = plan.curve_rows
+        drift = measure_drift(*pair, drawn, n_rows=n_rows, weights=weights, say=say)
     skipped = tuple(
         f"skipped {AUTOENCODER_METHODS[name]}: {why}"
         for name in plan.methods
@@ -167,7 +169,10 @@ def _evaluate(
 
 
 def _draw(
-    sets: Sequence[ReconstructionSet], results: AutoencoderResults, folder: Path
+    sets: Sequence[ReconstructionSet],
+    results: AutoencoderResults,
+    folder: Path,
+    weights: str | None,
 ) -> list[Path]:
     """All figures that there are results for."""
     drawn = []
@@ -177,7 +182,7 @@ def _draw(
         drawn.append(draw_drift(results.drift, folder / "drift.png"))
     pictured = square_set(sets)
     if pictured is not None:
-        drawn.append(draw_rows(pictured, folder / "digits.png"))
+        drawn.append(draw_rows(pictured, folder / "digits.png", weights=weights))
     return drawn
 
 

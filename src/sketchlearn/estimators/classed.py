@@ -149,7 +149,7 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         except ValueError as error:
             if "Unknown label type" in str(error):
                 raise RowsError(
-                    f"y holds numbers that are no classes. {_IGNORE}"
+                    f"Unknown label type: y holds no classes. {_IGNORE}"
                 ) from None
             raise
         if rows.classes is not None:

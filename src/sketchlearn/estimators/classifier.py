@@ -264,7 +264,9 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
                 shrinkage=self.shrinkage,
                 seed=seed_of(self.random_state),
             )
-            return self._mixture(size).fit_sketch(sketch, decoder=decoder)
+            fitted = self._mixture(size).fit_sketch(sketch, decoder=decoder)
+            fitted.__dict__.pop("feature_names_in_", None)  # it is asked with arrays
+            return fitted
         except TooNoisy as error:
             raise TooNoisy(
                 f"class {label!r}: {error} If this class has no rows, leave it out."

@@ -9,10 +9,10 @@ directions :math:`G` and thresholds as in PCA,
 
 where a small network says of each feature :math:`(\delta_j, \ln g_j)` from its mean,
 its variance and how much of it is explained, and another of each direction
-:math:`(s_c, q_c)` from its variance, its rank and the number of rows: directions that
+:math:`(\ln s_c, \ln q_c)` from its variance, its rank and the number of rows: directions that
 are noise, or that the sketch never saw, are worth less than random ones, which every
-row can use. One set of weights serves any number of features, rows and codes; weights
-of 0 give PCA. How they are learned is not known here.
+row can use. One set of weights serves any number of features, rows and codes. How they
+are learned is not known here.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class CodeNetwork:
 
     @classmethod
     def initial(cls, spec: CodeSpec, seed: int = 0) -> Self:
-        """Weights that leave PCA's loadings as they are, and a plain search."""
+        """Weights that leave PCA's loadings nearly as they are, and a plain search."""
         tensors: dict[str, NDArray[np.float32]] = {}
         for place, (prefix, network) in enumerate(spec.networks.items()):
             for name, array in initial_tensors(network, 2 * seed + place).items():

@@ -9,10 +9,10 @@ directions :math:`G` and thresholds as in PCA,
 
 where a small network says of each feature :math:`(\delta_j, \ln g_j)` from its mean,
 its variance and how much of it is explained, and another of each direction
-:math:`(\ln s_c, \ln q_c)` from its variance, its rank and the number of rows: directions that
-are noise, or that the sketch never saw, are worth less than random ones, which every
-row can use. One set of weights serves any number of features, rows and codes. How they
-are learned is not known here.
+:math:`(\ln s_c, \ln q_c)` from its variance, its rank and the number of rows:
+directions that are noise, or that the sketch never saw, are worth less than random
+ones, which every row can use. One set of weights serves any number of features, rows
+and codes. How they are learned is not known here.
 """
 
 from __future__ import annotations

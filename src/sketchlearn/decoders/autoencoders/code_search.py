@@ -15,8 +15,8 @@ accuracy, made smooth by a temperature :math:`\tau_t` that falls. With
 
 the first term being the likelihood's gradient and the second that of the share of
 entries that are right, which gives up hopeless ones. It starts at the least squares
-code, which for the loadings of PCA is that of PCA, and keeps the best code on its way. Where the numbers of the
-steps come from is not known here.
+code, which for the loadings of PCA is that of PCA, and keeps the best code on its way.
+Where the numbers of the steps come from is not known here.
 """
 
 from __future__ import annotations

@@ -36,7 +36,12 @@ from sketchlearn.files.weights import (
     save_weights,
     tensors_digest,
 )
-from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.networks.forward import (
+    FrozenNetwork,
+    NetworkSpec,
+    initial_tensors,
+    part_of_tensors,
+)
 from sketchlearn.networks.layers import Scale
 from sketchlearn.networks.tables import network_table
 from sketchlearn.sqnet_spec import SQNetSpec
@@ -237,11 +242,7 @@ class SQNet:
     def _networks(self) -> dict[str, FrozenNetwork]:
         found = {}
         for prefix, spec in _specs(self.spec).items():
-            part = {
-                name.removeprefix(prefix): array
-                for name, array in self.tensors.items()
-                if name.startswith(prefix)
-            }
+            part = part_of_tensors(self.tensors, prefix)
             found[prefix] = FrozenNetwork(spec, part)
         return found
 

@@ -29,7 +29,7 @@ from sketchlearn.decoders.autoencoders.directions import CodeDirections
 from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.networks import Network, export_tensors
-from sketchlearn.networks.forward import FrozenNetwork
+from sketchlearn.networks.forward import FrozenNetwork, part_of_tensors
 
 __all__ = ["TrainableCodes"]
 
@@ -108,11 +108,7 @@ class TrainableCodes(nn.Module):
 
 
 def _thawed(frozen: CodeNetwork, prefix: str) -> Network:
-    tensors = {
-        name.removeprefix(prefix): array
-        for name, array in frozen.tensors.items()
-        if name.startswith(prefix)
-    }
+    tensors = part_of_tensors(frozen.tensors, prefix)
     return Network.thaw(FrozenNetwork(frozen.spec.networks[prefix], tensors))
 
 

@@ -42,6 +42,7 @@ __all__ = [
     "NetworkSpec",
     "frozen_tensors",
     "initial_tensors",
+    "part_of_tensors",
     "spec_from_dict",
 ]
 
@@ -290,6 +291,23 @@ def frozen_tensors(
     for array in kept.values():
         array.flags.writeable = False
     return kept
+
+
+def part_of_tensors(
+    tensors: Mapping[str, NDArray[np.float32]], prefix: str
+) -> dict[str, NDArray[np.float32]]:
+    """The tensors whose names begin with a prefix, without it.
+
+    Examples
+    --------
+    >>> part_of_tensors({"a.w": np.ones(1, np.float32)}, "a.")
+    {'w': array([1.], dtype=float32)}
+    """
+    return {
+        name.removeprefix(prefix): array
+        for name, array in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:

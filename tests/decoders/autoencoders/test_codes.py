@@ -15,7 +15,11 @@ from sketchlearn.decoders.autoencoders.code_network import (
     CodeSpec,
     random_directions,
 )
-from sketchlearn.decoders.autoencoders.code_search import SearchedCodes, SearchSteps
+from sketchlearn.decoders.autoencoders.code_search import (
+    SearchedCodes,
+    SearchSteps,
+    _pull,
+)
 from sketchlearn.decoders.autoencoders.directions import CodeDirections
 from sketchlearn.decoders.autoencoders.linear import LinearAutoencoder
 from sketchlearn.errors import FeatureMapError
@@ -147,3 +151,21 @@ def test_tensors_and_sizes_that_do_not_belong_together_are_refused():
         CodeNetwork(network.spec, part)
     with pytest.raises(FeatureMapError, match="width must be"):
         CodeSpec(width=0)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_the_pull_is_the_gradient_of_what_a_step_makes_larger(alpha):
+    """Of α times the likelihood and 1 - α times the share that is right, both tempered."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (1, 6)).astype(float)
+    signs = np.where(rows > 0.5, 0.8, -1.3)
+    logits, t = rng.normal(size=(1, 6)), 0.7
+
+    def smooth(values):
+        q = 1 / (1 + np.exp(-values / t))
+        likelihood = np.abs(signs) * np.log(np.where(rows > 0.5, q, 1 - q))
+        return t * (alpha * likelihood + (1 - alpha) * 4 * signs * q).sum()
+
+    steps = 1e-6 * np.eye(6)
+    gradient = [(smooth(logits + s) - smooth(logits - s)) / 2e-6 for s in steps]
+    assert np.allclose(_pull(logits, rows, signs, t, alpha)[0], gradient, atol=1e-6)

@@ -35,6 +35,7 @@ from sketchlearn.networks.forward import (
     NetworkSpec,
     frozen_tensors,
     initial_tensors,
+    part_of_tensors,
     spec_from_dict,
 )
 
@@ -135,7 +136,9 @@ class CodeNetwork:
         parts = {
             prefix + name: array
             for prefix, spec in self.spec.networks.items()
-            for name, array in FrozenNetwork(spec, self._part(prefix)).tensors.items()
+            for name, array in FrozenNetwork(
+                spec, part_of_tensors(self.tensors, prefix)
+            ).tensors.items()
         }
         known = set(own) | set(parts)
         unknown = sorted(set(self.tensors) - known)
@@ -199,15 +202,10 @@ class CodeNetwork:
         """The network that weights of kind ``"code-network"`` belong to."""
         return cls(CodeSpec.from_dict(weights.spec), weights.tensors)
 
-    def _part(self, prefix: str) -> dict[str, NDArray[np.float32]]:
-        return {
-            name.removeprefix(prefix): array
-            for name, array in self.tensors.items()
-            if name.startswith(prefix)
-        }
-
     def _network(self, prefix: str) -> FrozenNetwork:
-        return FrozenNetwork(self.spec.networks[prefix], self._part(prefix))
+        return FrozenNetwork(
+            self.spec.networks[prefix], part_of_tensors(self.tensors, prefix)
+        )
 
 
 def random_directions(spread: Array, count: int) -> Array:

@@ -30,7 +30,12 @@ from sketchlearn.features.network import (
 )
 from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import Weights
-from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.networks.forward import (
+    FrozenNetwork,
+    NetworkSpec,
+    initial_tensors,
+    part_of_tensors,
+)
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
@@ -112,11 +117,7 @@ class ConditionalAutoencoder:
         """The networks by the prefix of their tensors."""
         found = {}
         for prefix, spec in _specs(self.spec).items():
-            part = {
-                name.removeprefix(prefix): array
-                for name, array in self.tensors.items()
-                if name.startswith(prefix)
-            }
+            part = part_of_tensors(self.tensors, prefix)
             found[prefix] = FrozenNetwork(spec, part)
         return found
 

@@ -15,11 +15,12 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 from typing_extensions import override
 
 from sketchlearn.decoders.autoencoders.adapted import AdaptedAutoencoder, require_width
 from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.classes import ClassChoice
+from sketchlearn.decoders.autoencoders.directions import ClassMeans
 from sketchlearn.errors import RowsError
 from sketchlearn.networks.layers import Array
 
@@ -137,17 +138,14 @@ class PerClassAutoencoder(AbstractAutoencoder):
 
     def _likely(self, rows: NDArray[np.floating]) -> Array:
         """Weights of classes from shares and tempered likelihoods, (n, n_classes)."""
-        ones, zeros = self._logs
-        x = np.asarray(rows, np.float64)
-        likelihood = x @ ones.T + (1 - x) @ zeros.T
-        shares = np.log(np.asarray(self.counts) / np.sum(self.counts))
-        weights: Array = softmax(shares + likelihood / sqrt(self.n_features), axis=1)
-        return weights
+        if len(self.members) == 1:
+            return np.ones((len(rows), 1))
+        return np.asarray(self._choice.weights(np.asarray(rows, np.float64)))
 
     @cached_property
-    def _logs(self) -> tuple[Array, Array]:
-        """Logarithms of the shares of ones and of zeros, (n_classes, n_features)."""
+    def _choice(self) -> ClassChoice:
         counts = np.asarray(self.counts)[:, None]
         marginals = np.stack([member.marginals for member in self.members])
-        ones = (counts * marginals + 0.5) / (counts + 1)
-        return np.log(ones), np.log(1 - ones)
+        smooth = (counts * marginals + 0.5) / (counts + 1)
+        means = ClassMeans(smooth, counts[:, 0] / counts.sum())
+        return ClassChoice(means, temperature=sqrt(self.n_features))

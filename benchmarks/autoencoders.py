@@ -6,16 +6,23 @@ codes at all. With classes (K) each class has a sketch of its own; in "K known" 
 class of a row to reconstruct is given, in "K" it is not. Only training sets are looked
 at that no table of the paper tests autoencoders on.
 
+With --adapt: seconds that CompressiveAutoencoder takes to adapt to 10,000 rows of 1,000
+entries and to encode them, and how many times as long as the bare product X.T @ X.
+
 usage: python3 dev.py run benchmarks/autoencoders.py [--data ../shared] [name=FILE ...]
+       python3 dev.py run benchmarks/autoencoders.py --adapt
 """
 
 import argparse
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
+from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
 from sketchlearn.files.weights import load_weights
 from sketchlearn.meta.binary import binary_rows
 from sketchlearn.meta.datasets import load_folder
@@ -72,11 +79,39 @@ def evaluate(data, families):
     return {n: 100 * balanced_accuracy(query, ones) for n, ones in found.items()}
 
 
+def seconds(job):
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+def adapt():
+    """Time to adapt and to encode, at three sketches."""
+    rng = np.random.default_rng(0)
+    causes = rng.normal(size=(10_000, 30)) @ rng.normal(size=(30, 1000))
+    rows = (causes + 3 * rng.normal(size=causes.shape) > 4).astype(np.float32)
+    wide = rows.astype(np.float64)
+    bare = min(seconds(lambda: wide.T @ wide) for _ in range(3))
+    table = []
+    for size in ("auto", 20_000, 5_000):
+        coder = CompressiveAutoencoder(50, sketch_size=size)
+        coder.fit(rows[:100])  # weights are read once
+        times = [seconds(partial(job, rows)) for job in (coder.fit, coder.transform)]
+        figures = [text for t in times for text in (f"{t:.2f} s", f"{t / bare:.1f}")]
+        table.append([str(size), *figures])
+    head = ["sketch_size", "adapt", "/ product", "encode", "/ product"]
+    print(format_table(head, table))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared"))
     parser.add_argument("weights", nargs="*", help="other weights, as name=FILE")
+    parser.add_argument("--adapt", action="store_true")
     options = parser.parse_args()
+    if options.adapt:
+        adapt()
+        return
     if not (options.data / "data").is_dir():
         raise SystemExit(f"no data in {options.data}; pass --data (skipped).")
     files = dict(given.split("=", 1) for given in options.weights)

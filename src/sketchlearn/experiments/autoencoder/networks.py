@@ -32,13 +32,13 @@ __all__ = ["ClassNetworks", "PlainNetwork", "SketchNetwork"]
 @final
 @dataclass(frozen=True)
 class PlainNetwork(AbstractMethod):
-    """The paper's AE, trained once and told nothing."""
+    """The paper's AE, trained once; the threshold is that of the marginals, as ever."""
 
     model: str
 
     @override
     def fit(self, rows: Bits, labels: Labels) -> FittedMethod:
-        adapted = _network(self.model).plain(rows.shape[1])
+        adapted = _network(self.model).adapted(rows.mean(axis=0))
         return FittedMethod(lambda some, _: adapted.reconstruct(some))
 
 

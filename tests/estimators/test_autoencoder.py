@@ -20,6 +20,7 @@ from sketchlearn.errors import (
     TooNoisy,
 )
 from sketchlearn.metrics import balanced_accuracy
+from sketchlearn.testing import release_seeded
 
 ROWS = binary_rows(600, 20)
 LABELS = (ROWS[:, 0] > 0.5).astype(int)
@@ -166,8 +167,10 @@ def test_classes_that_are_missing_or_too_many_are_refused_and_nothing_changes():
                 getattr(coder, verb)(ROWS, y)
     with pytest.raises(RowsError, match="one of these has classes"):
         plain.merge(classed)
+    with pytest.raises(RowsError, match="never had any"):
+        classed.forget(ROWS, np.full(600, 7))
     with pytest.raises(RowsError, match="no rows left"):
-        classed.forget(ROWS[LABELS == 0], LABELS[LABELS == 0])
+        classed.forget(ROWS, LABELS)
     assert classed.sketch_ is before
     assert not hasattr(classed.fit(ROWS), "classes_")
 
@@ -318,7 +321,13 @@ def test_releases_of_other_rows_and_clipped_sketches_are_refused():
     ledger = sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5)
     exact = sl.sketch_rows(uniform, coder.plan(20))
     private = sl.release(exact, epsilon=4.0, delta=1e-8, ledger=ledger)
-    with pytest.raises(RowsError, match="sums of other numbers"):
+    with pytest.raises(RowsError, match="20 of 20 features hold other numbers"):
+        coder.fit_sketch(private)
+    rows = np.tile(ROWS, (100, 1))
+    rows[:, 3] = 0.5  # a single one
+    exact = sl.sketch_rows(rows, coder.plan(20))
+    private = sl.release(exact, epsilon=4.0, delta=1e-8, ledger=ledger)
+    with pytest.raises(RowsError, match="1 of 20 features .* feature 3"):
         coder.fit_sketch(private)
     clipped = sl.clipped(coder.plan(20), norm_bound=5.0)
     with pytest.raises(FeatureMapError, match="clipped rows"):
@@ -350,10 +359,10 @@ def test_released_classes_are_decoded_and_rare_ones_have_the_mean_of_all():
 
 def test_too_much_noise_is_refused():
     coder = sl.CompressiveAutoencoder(4)
-    exact = sl.sketch_rows(ROWS, coder.plan(20))
-    ledger = sl.Ledger.ephemeral(epsilon=1.0, delta=1e-5)
-    private = sl.release(exact, epsilon=0.05, delta=1e-8, ledger=ledger)
-    with pytest.raises(TooNoisy):
+    rows = np.random.default_rng(0).integers(0, 2, (3000, 20))  # nothing in common
+    exact = sl.sketch_rows(rows, coder.plan(20))
+    private = release_seeded(exact, 0, epsilon=0.05, delta=1e-8)
+    with pytest.raises(TooNoisy, match="fewer columns"):
         coder.fit_sketch(private)
 
 
@@ -377,3 +386,24 @@ def test_scores_of_rows_weigh_ones_and_zeros_as_the_score_does():
 def test_pca_of_a_small_sketch_says_that_codes_are_not_resolved():
     with pytest.warns(ConvergenceWarning, match="saw 2 directions"):
         sl.CompressiveAutoencoder(10, decoder="pca", sketch_size=40).fit(ROWS)
+
+
+def test_a_class_that_is_forgotten_is_gone():
+    coder = sl.CompressiveAutoencoder(4).fit(ROWS[:400], LABELS[:400])
+    digest = coder.sketch_.digest
+    coder.partial_fit(ROWS[400:], np.full(200, 7))
+    assert coder.classes_.tolist() == [0, 1, 7]
+    coder.forget(ROWS[400:], np.full(200, 7))
+    assert coder.classes_.tolist() == [0, 1]
+    assert coder.sketch_.digest == digest
+
+
+def test_weights_of_classes_are_named_after_them():
+    coder = sl.CompressiveAutoencoder(2).fit(ROWS, np.array(["no", "yes"])[LABELS])
+    assert coder.get_feature_names_out().tolist() == [
+        "compressiveautoencoder0",
+        "compressiveautoencoder1",
+        "compressiveautoencoder_class_no",
+        "compressiveautoencoder_class_yes",
+    ]
+    assert coder.set_output(transform="pandas").transform(ROWS).shape == (600, 4)

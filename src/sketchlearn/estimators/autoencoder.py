@@ -201,6 +201,16 @@ class CompressiveAutoencoder(
         return np.asarray(self._coder.encode(rows), rows.dtype)
 
     @override
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the numbers of a code; weights are named after their classes."""
+        names = super().get_feature_names_out(input_features)
+        if not hasattr(self, "classes_"):
+            return np.asarray(names)
+        prefix = type(self).__name__.lower()
+        weights = [f"{prefix}_class_{label}" for label in self.classes_.tolist()]
+        return np.array([*names[: -len(weights)], *weights], object)
+
+    @override
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit rows in memory, and give their codes."""
         require_in_memory(X, "fit_transform")
@@ -232,7 +242,8 @@ class CompressiveAutoencoder(
         Ones and zeros weigh as in ``score``: a one 1/2π and a zero 1/2(1 - π), with π
         the share of ones in the sketch. 0 is best; where ones are rare, a row of many
         can be far below -1. Rows unlike those of the sketch have low scores, which
-        makes this a detector of anomalies.
+        makes this a detector of anomalies. Rows that are easy, such as empty ones where
+        ones are rare, have high scores too.
         """
         rows = self._binary(X)
         wrong = self._coder.reconstruct(rows) != (rows > 0.5)

@@ -40,14 +40,30 @@ def added_sketches(
 
 
 def rest_of_sketches(
-    whole: Mapping[Any, Sketch], gone: Mapping[Any, Sketch]
+    whole: Mapping[Any, Sketch],
+    gone: Mapping[Any, Sketch],
+    *,
+    may_vanish: bool = False,
 ) -> dict[Any, Sketch]:
-    """Sketches of each class without some rows, of which every class keeps one."""
+    """Sketches of each class without some rows.
+
+    Parameters
+    ----------
+    whole, gone : mappings from classes to sketches
+    may_vanish : bool
+        Whether a class may lose all of its rows and be gone, if another one is left.
+    """
     rest = dict(whole)
     for label, sketch in gone.items():
-        if label not in rest or rest[label].count <= sketch.count:
+        if label not in rest:
             refuse_forgetting(label)
-        rest[label] = rest[label] - sketch
+        left = rest[label] - sketch
+        if left.count:
+            rest[label] = left
+        elif may_vanish and len(rest) > 1:
+            del rest[label]
+        else:
+            refuse_forgetting(label)
     return rest
 
 

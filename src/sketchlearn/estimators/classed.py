@@ -104,7 +104,9 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         with self._all_or_nothing(), self._in_range():
             rows = self._open_labelled(X, y, reset=False)
             gone = rows.sketches(self.sketch_.feature_map)
-            return self.fit_sketch(rest_of_sketches(self.sketches_, gone))
+            return self.fit_sketch(
+                rest_of_sketches(self.sketches_, gone, may_vanish=True)
+            )
 
     @override
     def merge(self, other: Self) -> Self:
@@ -154,7 +156,7 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
             raise
         if rows.classes is not None:
             n_classes, n_rows = len(np.unique(rows.classes)), len(rows.classes)
-            if n_classes > max(_FEW, n_rows / 2):
+            if n_classes > max(_FEW, n_rows / 10):
                 raise RowsError(
                     f"y has {n_classes} different values for {n_rows} rows: these are "
                     f"no classes. {_IGNORE}"

@@ -112,7 +112,13 @@ def decode_codes(
     require_binary(sketch)
     name = "learned" if decoder == "learned" else "nystrom"
     moments = moment_decoder(name, sketch, rounds_rows=False).decode(sketch).params
-    require_directions(moments)
+    try:
+        require_directions(moments)
+    except TooNoisy as error:
+        raise TooNoisy(
+            "no direction of the rows stands out of the noise of this release. Release "
+            "more rows, fewer columns, or with a larger epsilon."
+        ) from error
     means = None
     if classes is not None:
         means = _class_means(classes, np.clip(moments.mean, 0.0, 1.0))
@@ -120,7 +126,8 @@ def decode_codes(
     part, _ = second_moment_part(sketch.feature_map)
     said = left_out_features(moments, part, standardize=False)
     if decoder == "pca":
-        return LinearAutoencoder(known), said or _unresolved(known)
+        seen = None if moments.noise else _unresolved(known)
+        return LinearAutoencoder(known), said or seen
     return _model(LEARNED_CODES).adapted(known), said
 
 

@@ -109,8 +109,7 @@ def test_a_release_of_many_rows_is_decoded_like_the_rows(decoder):
     rows = np.tile(ROWS, (200, 1))
     coder = sl.CompressiveAutoencoder(4, decoder=decoder)
     exact = sl.sketch_rows(rows, coder.plan(20))
-    ledger = sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5)
-    private = sl.release(exact, epsilon=2.0, delta=1e-8, ledger=ledger)
+    private = release_seeded(exact, 0, epsilon=2.0, delta=1e-8)
     without = coder.fit_sketch(exact).score(ROWS)
     assert coder.fit_sketch(private).score(ROWS) > without - 0.03
 
@@ -318,15 +317,14 @@ def test_sketching_alone_gives_what_fit_decodes_and_checks_it_before():
 def test_releases_of_other_rows_and_clipped_sketches_are_refused():
     coder = sl.CompressiveAutoencoder(4)
     uniform = np.random.default_rng(0).random((5000, 20))
-    ledger = sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5)
     exact = sl.sketch_rows(uniform, coder.plan(20))
-    private = sl.release(exact, epsilon=4.0, delta=1e-8, ledger=ledger)
+    private = release_seeded(exact, 0, epsilon=4.0, delta=1e-8)
     with pytest.raises(RowsError, match="20 of 20 features hold other numbers"):
         coder.fit_sketch(private)
     rows = np.tile(ROWS, (100, 1))
     rows[:, 3] = 0.5  # a single one
     exact = sl.sketch_rows(rows, coder.plan(20))
-    private = sl.release(exact, epsilon=4.0, delta=1e-8, ledger=ledger)
+    private = release_seeded(exact, 0, epsilon=4.0, delta=1e-8)
     with pytest.raises(RowsError, match="1 of 20 features .* feature 3"):
         coder.fit_sketch(private)
     clipped = sl.clipped(coder.plan(20), norm_bound=5.0)
@@ -344,13 +342,7 @@ def test_released_classes_are_decoded_and_rare_ones_have_the_mean_of_all():
     phi = coder.plan(20)
     parts = {c: sl.sketch_rows(rows[labels == c], phi) for c in (0, 1, 2)}
     private = {
-        c: sl.release(
-            one,
-            epsilon=2.0,
-            delta=1e-8,
-            ledger=sl.Ledger.ephemeral(epsilon=10.0, delta=1e-5),
-        )
-        for c, one in parts.items()
+        c: release_seeded(one, c, epsilon=2.0, delta=1e-8) for c, one in parts.items()
     }
     with pytest.warns(ConvergenceWarning, match="class 2 has too few rows"):
         coder.fit_sketch(private)

@@ -45,6 +45,7 @@ class TrainableCodes(nn.Module):
 
     Examples
     --------
+    >>> from sketchlearn.decoders.autoencoders.code_network import CodeSpec
     >>> TrainableCodes(CodeNetwork.initial(CodeSpec(width=8))).steps.shape
     torch.Size([24, 4])
     """

@@ -67,10 +67,10 @@ def test_rows_of_any_magnitude_are_fitted_or_refused(exponent, table, name, roun
         assert not hasattr(model, "n_features_in_")
         return
     except RowsError as error:  # at the edge of what is in range, too
-        assert table == "constant"
+        if table != "constant" or "feature 3 is constant" not in str(error):
+            raise
         assert name in ("full", "diag")
         assert abs(exponent) >= 137
-        assert "feature 3 is constant" in str(error)
         return
     found = model.predict(rows)
     assert n == 1 or right_share(found) > 0.95

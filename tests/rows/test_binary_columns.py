@@ -147,3 +147,14 @@ def test_frames_of_numbers_stay_numbers():
 def test_columns_that_are_no_numbers_or_text_are_named(frame, message):
     with pytest.raises(RowsError, match=message):
         mixed_table(frame)
+
+
+def test_a_median_that_is_the_largest_value_leaves_two_sides():
+    column = np.concatenate([np.arange(20.0), np.full(80, 99.0)])[:, None]
+    bits = BinaryColumns.learn(column).apply(column)
+    assert bits.ravel().tolist() == [0] * 20 + [1] * 80
+
+
+def test_ones_alone_stay_ones():
+    columns = BinaryColumns.learn(np.ones((3, 1)))
+    assert columns.apply(np.array([[0.0], [1.0]])).ravel().tolist() == [0, 1]

@@ -100,8 +100,9 @@ class BinaryRule:
 class BinaryColumns:
     """Zeros and ones of the rows of a table, in the same columns every time.
 
-    A number becomes 1 above a threshold: the median of its column, the lower one of two
-    values, or the middle of the range where all columns are 8-bit pixels. Columns of
+    A number becomes 1 above a threshold: the median of its column (the next lower value
+    where that is the largest), the lower one of two values, or 127 where the whole
+    table is of 8-bit integers and some are above: pixels. Columns of
     few different numbers, and all columns of text, have a column for each category.
 
     Examples
@@ -259,7 +260,12 @@ def _learned_rule(column: NDArray[Any], max_categories: int) -> BinaryRule:
         return BinaryRule(tuple(values.tolist()))
     if len(values) == 2:
         return BinaryRule(threshold=float(values[0]))
-    return BinaryRule(threshold=float(np.median(column)))
+    if len(values) == 1 and values[0] == 1:  # zeros and ones of which none is zero
+        return BinaryRule(threshold=0.0)
+    middle = np.median(column)
+    if len(values) > 1 and middle == values[-1]:  # nothing is above the largest
+        middle = values[-2]
+    return BinaryRule(threshold=float(middle))
 
 
 def _values(rows: NDArray[Any], number: int) -> NDArray[Any]:

@@ -103,3 +103,16 @@ def test_files_and_streams_are_refused_and_pipelines_work(tmp_path):
     assert pipeline.fit_transform(np.array([[1.0], [2.0]])).shape == (2, 1)
     framed = sl.BinaryEncoder(max_categories=3).set_output(transform="pandas")
     assert list(framed.fit_transform(pd.DataFrame(TABLE)).columns)[1] == "city=Oslo"
+
+
+def test_other_columns_are_named_and_not_blamed_for_their_type():
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0], "city": ["Oslo", "Rome", "Oslo"]})
+    encoder = sl.BinaryEncoder().fit(frame)
+    with pytest.raises(ValueError, match="order as they were in fit"):
+        encoder.transform(frame[["city", "age"]])
+    with pytest.raises(ValueError, match="unseen at fit time"):
+        encoder.transform(frame.assign(more=1.0))
+    with pytest.raises(RowsError, match="must be a list"):
+        sl.BinaryEncoder(categories={"city": "Rome"}).fit(frame)
+    with pytest.raises(RowsError, match="takes rows in memory"):
+        sl.BinaryEncoder().fit("rows.parquet")

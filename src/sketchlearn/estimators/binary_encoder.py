@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_is_fitted,
+    validate_data,
+)
 
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.inputs import require_in_memory, validated
+from sketchlearn.estimators.inputs import validated, with_text_names
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     RANDOM_STATE,
@@ -28,7 +32,7 @@ from sketchlearn.rows.binary_columns import (
     BinaryColumns,
     BinaryRule,
 )
-from sketchlearn.rows.kinds import RowsKind, kind_of
+from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
 from sketchlearn.rows.mixed_tables import mixed_table
 
 __all__ = ["BinaryEncoder"]
@@ -173,11 +177,16 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """All rows, and scikit-learn's record of their width and names."""
-        require_in_memory(X, "BinaryEncoder")
+        if not is_in_memory(X):
+            raise RowsError(
+                "BinaryEncoder takes rows in memory: an array, a list of rows, a frame "
+                "or an Arrow table. Learn from a sample of the rows, and transform "
+                "files and streams batch by batch."
+            )
         kind = kind_of(X)
         if kind in _FRAMES:
             rows = mixed_table(X)
-            validated(self, X, reset=reset, skip_check_array=True)
+            validate_data(self, with_text_names(X), reset=reset, skip_check_array=True)
             if not len(rows):
                 raise RowsError("0 rows in the frame; at least 1 is needed.")
             return rows
@@ -191,6 +200,11 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
     def _declared(self) -> dict[int, BinaryRule]:
         """Rules that are not learned, by position."""
         known = self.categories or {}
+        for column, listed in known.items():
+            if isinstance(listed, str):
+                raise RowsError(
+                    f"categories of column {column!r} must be a list; got a text."
+                )
         rules = {
             self._position("categories", column): BinaryRule(tuple(listed))
             for column, listed in known.items()

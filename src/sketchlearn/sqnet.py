@@ -26,10 +26,10 @@ from sketchlearn.features.network import (
     FEATURE_PREFIX,
     ModelReference,
     NetworkFeatures,
+    unchanged_model,
 )
 from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.features.table import TableFeatures
-from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import (
     Weights,
     load_weights,
@@ -157,7 +157,7 @@ class SQNet:
             inputs=self.spec.inputs,
             value_bound=value_bound,
             origin=origin,
-            model=self._packaged,
+            model=unchanged_model(self.model, self.feature_network.tensors),
             scaling=scaling,
         )
 
@@ -210,18 +210,6 @@ class SQNet:
     ) -> SQNet:
         """Read what :meth:`save` wrote; no code of the file is ever run."""
         return cls.from_weights(load_weights(path, checksum=checksum))
-
-    @property
-    def _packaged(self) -> ModelReference | None:
-        """Weights of the package that the Sketch Network has; tuned, it has none."""
-        if self.model is None:
-            return None
-        packaged = packaged_weights(self.model.name, checksum=self.model.checksum)
-        is_same = all(
-            np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
-            for name, array in self.feature_network.tensors.items()
-        )
-        return self.model if is_same else None
 
     @property
     def _digest(self) -> str:

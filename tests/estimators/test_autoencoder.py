@@ -399,3 +399,14 @@ def test_weights_of_classes_are_named_after_them():
         "compressiveautoencoder_class_yes",
     ]
     assert coder.set_output(transform="pandas").transform(ROWS).shape == (600, 4)
+
+
+def test_a_single_class_has_no_weight_and_no_name():
+    coder = sl.CompressiveAutoencoder(2).fit(ROWS, np.zeros(600, int))
+    assert coder.transform(ROWS).shape == (600, 2)
+    assert coder.get_feature_names_out()[-1] == "compressiveautoencoder1"
+    assert coder.n_components_ == 2
+
+
+def test_the_papers_networks_say_how_wide_their_codes_are():
+    assert sl.CompressiveAutoencoder(decoder="network").fit(ROWS).n_components_ == 50

@@ -188,7 +188,7 @@ class CompressiveAutoencoder(
         if said:
             warnings.warn(said, ConvergenceWarning, stacklevel=2)
         self._coder: AbstractAutoencoder = coder
-        self.mean_, self.n_components_ = coder.mean, n_components
+        self.mean_, self.n_components_ = coder.mean, coder.n_codes - coder.n_weights
         self.n_samples_seen_ = whole.count
         self._name_features(whole, np.arange(d))
         self._remember_classes(parts)
@@ -204,7 +204,7 @@ class CompressiveAutoencoder(
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the numbers of a code; weights are named after their classes."""
         names = super().get_feature_names_out(input_features)
-        if not hasattr(self, "classes_"):
+        if not self._coder.n_weights:
             return np.asarray(names)
         prefix = type(self).__name__.lower()
         weights = [f"{prefix}_class_{label}" for label in self.classes_.tolist()]

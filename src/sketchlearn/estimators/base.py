@@ -112,12 +112,8 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             For ``fit_sketch``, here or elsewhere.
         """
         self._check_parameters()
-        before = dict(self.__dict__)
-        try:
+        with self._unchanged():
             return self._sketch_new(X, y)
-        finally:
-            self.__dict__.clear()
-            self.__dict__.update(before)
 
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
         """Open rows, and sketch them if they can be, before one of them is read."""
@@ -230,6 +226,16 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _adopt(self, other: Self) -> None:
         """Take over what another one knows beside its sketch."""
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Undo every change of the estimator in the end."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

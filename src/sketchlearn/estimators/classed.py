@@ -129,12 +129,8 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         if self._ignores(y):
             return super().sketch(X)
         self._check_parameters()
-        before = dict(self.__dict__)
-        try:
+        with self._unchanged():
             return self._sketch_classes(X, y)
-        finally:
-            self.__dict__.clear()
-            self.__dict__.update(before)
 
     def _sketch_classes(self, X: Any, y: Any) -> dict[Any, Sketch]:
         with self._in_range():

@@ -49,6 +49,7 @@ __all__ = [
     "NetworkFeatures",
     "lower_products",
     "network_digest",
+    "unchanged_model",
 ]
 __public__ = ["NetworkFeatures"]
 
@@ -78,6 +79,28 @@ class ModelReference:
 
     name: str
     checksum: str
+
+
+def unchanged_model(
+    model: ModelReference | None, tensors: Mapping[str, NDArray[np.float32]]
+) -> ModelReference | None:
+    """The weights of the package whose Sketch Network these tensors still are.
+
+    Parameters
+    ----------
+    model : ModelReference, optional
+        What they were before they may have been trained on.
+    tensors : mapping of arrays
+        Of the Sketch Network.
+    """
+    if model is None:
+        return None
+    packaged = packaged_weights(model.name, checksum=model.checksum)
+    is_same = all(
+        np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
+        for name, array in tensors.items()
+    )
+    return model if is_same else None
 
 
 @final

@@ -63,6 +63,11 @@ class AdaptedAutoencoder(AbstractAutoencoder):
     def n_codes(self) -> int:
         return self.encoder.network.spec.n_outputs
 
+    @property
+    @override
+    def n_weights(self) -> int:
+        return 0
+
     @cached_property
     def threshold(self) -> float:
         """The logit above which an entry is a one."""

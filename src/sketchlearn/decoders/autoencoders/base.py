@@ -33,6 +33,11 @@ class AbstractAutoencoder(ABC):
     def n_codes(self) -> int:
         """Numbers of a code, with the weights of classes where there are classes."""
 
+    @property
+    @abstractmethod
+    def n_weights(self) -> int:
+        """Weights of classes at the end of a code."""
+
     @abstractmethod
     def encode(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
         """Codes of rows: (n, n_features) → (n, n_codes)."""

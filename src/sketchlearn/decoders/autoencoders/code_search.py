@@ -100,7 +100,12 @@ class SearchedCodes(AbstractAutoencoder):
     @property
     @override
     def n_codes(self) -> int:
-        return int(self.loadings.shape[1]) + self._choice.n_weights
+        return int(self.loadings.shape[1]) + self.n_weights
+
+    @property
+    @override
+    def n_weights(self) -> int:
+        return self._choice.n_weights
 
     @override
     def encode(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:

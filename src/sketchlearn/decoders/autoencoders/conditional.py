@@ -27,8 +27,8 @@ from sketchlearn.features.network import (
     FEATURE_PREFIX,
     ModelReference,
     NetworkFeatures,
+    unchanged_model,
 )
-from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import (
     FrozenNetwork,
@@ -150,7 +150,8 @@ class ConditionalAutoencoder:
             return mean
         tensors = self.networks[FEATURE_PREFIX].tensors
         if d == self.spec.n_features:
-            learned = NetworkFeatures(self.spec.sketch, tensors, model=self._packaged)
+            model = unchanged_model(self.model, tensors)
+            learned = NetworkFeatures(self.spec.sketch, tensors, model=model)
             return ConcatenatedFeatures([mean, learned])
         network = replace(self.spec.sketch, n_inputs=d)
         own = {**tensors, FIRST_WEIGHT: tensors[FIRST_WEIGHT][:, :d]}
@@ -254,18 +255,6 @@ class ConditionalAutoencoder:
             )
         model = ModelReference(weights.model, weights.digest) if weights.model else None
         return cls(ConditionalSpec.from_dict(weights.spec), weights.tensors, model)
-
-    @property
-    def _packaged(self) -> ModelReference | None:
-        """Weights of the package that the Sketch Network has; tuned, it has none."""
-        if self.model is None:
-            return None
-        packaged = packaged_weights(self.model.name, checksum=self.model.checksum)
-        is_same = all(
-            np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
-            for name, array in self.networks[FEATURE_PREFIX].tensors.items()
-        )
-        return self.model if is_same else None
 
     def _require_features(self, n_features: int) -> int:
         if not 1 <= n_features <= self.spec.n_features:

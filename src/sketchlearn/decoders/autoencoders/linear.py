@@ -59,7 +59,12 @@ class LinearAutoencoder(AbstractAutoencoder):
     @property
     @override
     def n_codes(self) -> int:
-        return len(self.known.variances) + self._choice.n_weights
+        return len(self.known.variances) + self.n_weights
+
+    @property
+    @override
+    def n_weights(self) -> int:
+        return self._choice.n_weights
 
     @override
     def encode(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:

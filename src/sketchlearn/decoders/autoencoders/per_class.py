@@ -95,7 +95,12 @@ class PerClassAutoencoder(AbstractAutoencoder):
     @property
     @override
     def n_codes(self) -> int:
-        return self.members[0].n_codes + len(self.members)
+        return self.members[0].n_codes + self.n_weights
+
+    @property
+    @override
+    def n_weights(self) -> int:
+        return len(self.members)
 
     @override
     def encode(

@@ -71,6 +71,7 @@ class Copying(AbstractAutoencoder):
 
     n_features = n_codes = property(lambda self: self.width)
     mean = property(lambda self: np.full(self.width, 0.5))
+    n_weights = 0
 
     def encode(self, rows):
         assert rows.shape[1] == self.width

@@ -22,6 +22,7 @@ import numpy as np
 
 from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
 from sketchlearn.files.weights import load_weights
 from sketchlearn.meta.binary import binary_rows
@@ -29,7 +30,6 @@ from sketchlearn.meta.datasets import load_folder
 from sketchlearn.metrics import balanced_accuracy
 from sketchlearn.registry import load_model
 from sketchlearn.report import format_table
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 SETS = (
     "letters1",

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.experiments.kmeans.sets import N_CLUSTERS, load_cluster_sets
 from sketchlearn.experiments.pca.sets import Estimate, load_sets
 from sketchlearn.features.network import NetworkFeatures, lower_products
 from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 def with_mean(sketch, mean):

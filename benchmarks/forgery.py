@@ -21,7 +21,7 @@ from sketchlearn.features.build import build_map
 from sketchlearn.features.registry import known_kinds
 from sketchlearn.files import weights
 from sketchlearn.networks.forward import NetworkSpec, initial_tensors
-from sketchlearn.testing import release_seeded
+from sketchlearn.testing import contribute_seeded, release_seeded
 
 MAP_BYTES = 2**22
 """Larger maps are legitimate and slow; those that are too large are tried as bombs."""
@@ -120,6 +120,19 @@ def make_private():
         release_seeded(exact, 0, **budget, neighbours="replace", rows_per_unit=3),
         release_seeded(exact, 0, **budget, count="laplace"),
     ]
+
+
+def make_parties():
+    """Sessions, exact and private, and shares of them."""
+    phi = sl.clipped(sl.MomentFeatures(3, order="mean"), norm_bound=1.5)
+    exact = sl.sketch_rows(ROWS, phi)
+    keys = {name: sl.PartyKey(name.encode() * 32) for name in "ab"}
+    public = {name: key.public for name, key in keys.items()}
+    plain = sl.Session.start(phi, public)
+    private = sl.Session.start(phi, public, epsilon=1.0, delta=1e-6)
+    shares = [contribute_seeded(exact, private, keys["a"], 0)]
+    shares += [sl.contribute(exact, plain, key) for key in keys.values()]
+    return [plain, private, *shares]
 
 
 def make_weights():

@@ -37,6 +37,7 @@ from forgery import (
     make_counts,
     make_maps,
     make_old,
+    make_parties,
     make_private,
     make_sketches,
     make_weights,
@@ -57,6 +58,8 @@ SECONDS = 120
 """A case that takes longer hangs, however busy the machine is."""
 
 CHUNK = 500
+
+KEY = sl.PartyKey(bytes(32))
 
 
 # What must hold.
@@ -91,6 +94,12 @@ def check_file(data, folder):
         if found.n_features < 10**5:
             ours(lambda: found(np.zeros((1, found.n_features))))
             ours(lambda: sl.sketch_rows(np.zeros((2, found.n_features)), found))
+        return True
+    if isinstance(found, sl.Session):
+        ours(lambda: (found.digest, found.renewed(), found.party_of(KEY)))
+        return True
+    if isinstance(found, sl.Share):
+        ours(lambda: sl.combine([found]))
         return True
     ours(lambda: found.feature_map)
     ours(lambda: found.with_map(sl.FourierFeatures(3, 8)))
@@ -321,6 +330,7 @@ def main():
     maps = [sl.dumps(phi) for phi in make_maps()]
     old_maps, old_sketches = make_old("map"), make_old("sketch")
     private = [sl.dumps(sketch) for sketch in make_private()]
+    parties = [sl.dumps(one) for one in make_parties()]
     counts = [*(sl.dumps(sketch) for sketch in make_counts()), old_counts()]
     rest, models = given.cases, given.models
     plan = [
@@ -328,6 +338,7 @@ def main():
         ("maps of version 1", forge, check_file, old_maps, rest // 10),
         ("sketches", forge, check_file, sketches + old_sketches, rest * 3 // 10),
         ("private sketches", forge, check_file, private, rest // 10),
+        ("sessions and shares", forge, check_file, parties, rest // 10),
         ("packed counts", forge_total, check_file, counts, rest // 10),
         ("weights", forge, check_weights, make_weights(), rest - rest * 9 // 10),
         ("fit_sketch of files", forge, check_models, sketches + private, models),

@@ -34,13 +34,13 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
 
 from sketchlearn.decoders.baselines.cl_ompr import CLOMPRDecoder
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
 from sketchlearn.experiments.kmeans.methods import fourier_plan
 from sketchlearn.experiments.kmeans.sets import inertia
 from sketchlearn.experiments.kmeans.timing import gaussian_clusters
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 SIZES = (1000, 2000, 5000)
 MEDIANS, MEANS = (1.10, 1.05, 1.03), (1.14, 1.09, 1.05)

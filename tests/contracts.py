@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.blocks import BLOCK_ROWS
@@ -18,7 +19,6 @@ from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.runs import build_run, train_run
 from sketchlearn.meta.steps import GradientSteps
 from sketchlearn.registry import find_builders
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 def check_feature_map(feature_map: AbstractFeatureMap, rows: np.ndarray) -> None:

@@ -19,7 +19,8 @@ PROMISED = {
     "CountMinFeatures", "CountSketchFeatures", "CounterFeatures",
     "CrossMomentFeatures", "FourierFeatures", "FrequencyEstimator", "HarmonicFeatures",
     "ItemPrior", "JointCountFeatures", "Ledger", "MembershipEstimator",
-    "MomentFeatures", "NetworkFeatures", "NystromFeatures", "PrivacyStatement",
+    "MomentFeatures", "NetworkFeatures", "NystromFeatures", "PartyKey",
+    "PrivacyStatement", "Session", "Share", "combine", "contribute",
     "PrivateSketch", "QuadraticFeatures", "SQNet", "SQNetSpec", "Scaling", "Sketch",
     "TableFeatures", "audit", "clipped", "dumps", "list_models", "load", "load_model",
     "loads", "merge_disjoint", "open_items", "open_rows", "pack_counters", "release",
@@ -47,6 +48,7 @@ def run(code):
 
 def test_importing_loads_neither_torch_nor_scikit_learn():
     heavy = ["torch", "sklearn", "scipy", "numpy", "pandas", "matplotlib", "pyarrow"]
+    heavy += ["cryptography"]
     code = (
         "import sys, sketchlearn, sketchlearn.cli;"
         f"print([m for m in {heavy} if m in sys.modules])"

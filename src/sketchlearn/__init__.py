@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sketchlearn.decoders.counts.item_prior import ItemPrior
     from sketchlearn.decoders.counts.packing import PackedCounters
     from sketchlearn.decoders.counts.table_sizes import suggest_size
+    from sketchlearn.engines.parts import merge, partial_sketch
+    from sketchlearn.engines.sketch_items import sketch_items
+    from sketchlearn.engines.sketch_rows import sketch_rows
     from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
     from sketchlearn.estimators.binary_encoder import BinaryEncoder
     from sketchlearn.estimators.classifier import CompressiveClassifier
@@ -46,6 +49,10 @@ if TYPE_CHECKING:
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
     from sketchlearn.features.table import TableFeatures
+    from sketchlearn.parties.combine import combine
+    from sketchlearn.parties.keys import PartyKey
+    from sketchlearn.parties.session import Session
+    from sketchlearn.parties.shares import Share, contribute
     from sketchlearn.plans.packed_counters import pack_counters
     from sketchlearn.privacy.audit import AuditReport, audit
     from sketchlearn.privacy.ledger import Ledger
@@ -57,8 +64,6 @@ if TYPE_CHECKING:
     from sketchlearn.rows.open_rows import open_rows
     from sketchlearn.rows.vocabulary import Vocabulary
     from sketchlearn.sketching.sketch import Sketch
-    from sketchlearn.sketching.sketch_items import sketch_items
-    from sketchlearn.sketching.sketch_rows import sketch_rows
     from sketchlearn.sqnet import SQNet
     from sketchlearn.sqnet_spec import SQNetSpec
     from sketchlearn.storage.sketches import dumps, load, loads, save
@@ -94,31 +99,38 @@ _HOMES = {
     "NetworkFeatures": "features.network",
     "NystromFeatures": "features.nystrom",
     "PackedCounters": "decoders.counts.packing",
+    "PartyKey": "parties.keys",
     "PrivacyStatement": "privacy.statement",
     "PrivateSketch": "privacy.released",
     "QuadraticFeatures": "features.quadratic",
     "SQNet": "sqnet",
     "SQNetSpec": "sqnet_spec",
     "Scaling": "features.scaling",
+    "Session": "parties.session",
+    "Share": "parties.shares",
     "Sketch": "sketching.sketch",
     "TableFeatures": "features.table",
     "Vocabulary": "rows.vocabulary",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
+    "combine": "parties.combine",
+    "contribute": "parties.shares",
     "dumps": "storage.sketches",
     "list_models": "registry",
     "load": "storage.sketches",
     "load_model": "registry",
     "loads": "storage.sketches",
+    "merge": "engines.parts",
     "merge_disjoint": "privacy.released",
     "open_items": "rows.open_items",
     "open_rows": "rows.open_rows",
     "pack_counters": "plans.packed_counters",
+    "partial_sketch": "engines.parts",
     "release": "privacy.release",
     "release_by_label": "privacy.release",
     "save": "storage.sketches",
-    "sketch_items": "sketching.sketch_items",
-    "sketch_rows": "sketching.sketch_rows",
+    "sketch_items": "engines.sketch_items",
+    "sketch_rows": "engines.sketch_rows",
     "suggest_size": "decoders.counts.table_sizes",
 }
 
@@ -153,26 +165,33 @@ __all__ = [
     "NetworkFeatures",
     "NystromFeatures",
     "PackedCounters",
+    "PartyKey",
     "PrivacyStatement",
     "PrivateSketch",
     "QuadraticFeatures",
     "SQNet",
     "SQNetSpec",
     "Scaling",
+    "Session",
+    "Share",
     "Sketch",
     "TableFeatures",
     "Vocabulary",
     "audit",
     "clipped",
+    "combine",
+    "contribute",
     "dumps",
     "list_models",
     "load",
     "load_model",
     "loads",
+    "merge",
     "merge_disjoint",
     "open_items",
     "open_rows",
     "pack_counters",
+    "partial_sketch",
     "release",
     "release_by_label",
     "save",

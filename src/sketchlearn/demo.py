@@ -21,10 +21,10 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import load, save
 
 __all__ = ["demonstrate", "write_parts"]

@@ -21,12 +21,14 @@ __all__ = [
     "LedgerError",
     "MissingExtraError",
     "MissingFileError",
+    "NoRowsError",
     "PoolingError",
     "PrivacyError",
     "PrivacyWarning",
     "RemovalError",
     "RowRangeError",
     "RowsError",
+    "SessionError",
     "SketchFileError",
     "SketchlearnError",
     "TooNoisy",
@@ -43,6 +45,10 @@ class SketchlearnError(Exception):
 
 class RowsError(SketchlearnError, ValueError):
     """The input rows cannot be used; nothing was added or changed."""
+
+
+class NoRowsError(RowsError):
+    """There are no rows, or none are left."""
 
 
 class RowRangeError(SketchlearnError, OverflowError):
@@ -91,6 +97,10 @@ class BudgetExceeded(PrivacyError):
 
 class TooNoisy(PrivacyError):
     """Noise is so large beside what was released that a result would be made of it."""
+
+
+class SessionError(PrivacyError):
+    """Parties cannot add up their sketches by these terms, keys or shares."""
 
 
 class LedgerError(SketchlearnError, ValueError):

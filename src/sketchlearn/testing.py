@@ -12,12 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from sketchlearn.errors import SessionError
+from sketchlearn.parties.keys import PartyKey
+from sketchlearn.parties.masks import mask_keys
+from sketchlearn.parties.session import Session
+from sketchlearn.parties.shares import Share, draw_share
 from sketchlearn.privacy.charge import CountMode, Neighbours
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["release_seeded"]
+__all__ = ["contribute_seeded", "release_seeded"]
 
 
 def release_seeded(
@@ -55,3 +60,24 @@ def release_seeded(
     statement = replace(plan.statement, seeded=True)
     name = hashlib.sha256(f"{seed} {sketch.digest}".encode()).hexdigest()[:32]
     return replace(plan, statement=statement, release_id=name).draw(rng.bytes)[0]
+
+
+def contribute_seeded(
+    sketch: Sketch, session: Session, key: PartyKey, seed: int
+) -> Share:
+    """Like :func:`sketchlearn.contribute`, repeatable, and therefore not private.
+
+    What is combined from such shares says that it is seeded.
+
+    Parameters
+    ----------
+    sketch, session, key
+        As for :func:`sketchlearn.contribute`; of a private session.
+    seed : int
+        Same seed, same noise. Each party has its own.
+    """
+    if session.is_exact:
+        raise SessionError("without noise there is nothing to seed; use contribute.")
+    plan, party = session.plan(sketch), session.party_of(key)
+    rng = np.random.default_rng(seed)
+    return draw_share(plan, session, party, mask_keys(session, key), rng.bytes)

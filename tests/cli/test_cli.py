@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,6 +54,27 @@ def test_sketch_merge_subtract_inspect_and_fit(folder):
     fitted = json.loads(run("fit", "pca", "both.sketch", "--components", "2").stdout)
     expected = sl.CompressivePCA(2, bounds=(-100, 100)).fit(ROWS)
     assert np.allclose(fitted["components"], expected.components_)
+
+
+def test_files_behind_urls_are_sketched_as_those_on_disk(folder):
+    system = fsspec.filesystem("memory")
+    for name in ("jan.parquet", "feb.parquet"):
+        system.pipe(f"/cli/{name}", Path(name).read_bytes())
+    bounds = ("--bounds", "-100", "100")
+    run("sketch", "jan.parquet", "feb.parquet", "-o", "disk.sketch", *bounds)
+    for name, data in (
+        ("list", ["cli/jan.parquet", "cli/feb.parquet"]),
+        ("all", ["cli"]),
+    ):
+        urls = [f"memory://{path}" for path in data]
+        made = run("sketch", *urls, "-o", f"{name}.sketch", *bounds)
+        assert made.exit_code == 0, made.output
+        assert sl.load(f"{name}.sketch").digest == sl.load("disk.sketch").digest
+    refused = run("sketch", "memory://me:secret@cli/mar.parquet", "-o", "x.sketch")
+    assert refused.exit_code == 1
+    assert "no file 'memory://cli/mar.parquet'" in refused.stderr
+    assert "secret" not in refused.stderr
+    system.rm("/cli", recursive=True)
 
 
 def test_inspect_says_numbers_and_bytes(folder):
@@ -111,6 +133,14 @@ def test_bad_data_is_one_line_and_writes_nothing(folder, arguments, message):
     assert message in result.stderr
     assert result.stderr.startswith("error: ")
     assert not (folder / "out.sketch").exists()
+
+
+def test_threads_do_not_change_a_sketch(folder):
+    for jobs in ("1", "3", "-1"):
+        made = run("sketch", "jan.parquet", "-o", f"{jobs}.sketch", "--jobs", jobs)
+        assert made.exit_code == 0, made.stderr
+    assert sl.load("1.sketch") == sl.load("3.sketch") == sl.load("-1.sketch")
+    assert "n_jobs" in run("sketch", "jan.parquet", "-o", "x", "--jobs", "0").stderr
 
 
 def test_sketches_of_two_seeds_do_not_merge(folder):

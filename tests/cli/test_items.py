@@ -2,11 +2,14 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import sketchlearn as sl
 from sketchlearn.cli import main
 
 WORDS = [f"w{int(x)}" for x in np.random.default_rng(1).zipf(1.6, 3000) if x < 500]
@@ -79,3 +82,14 @@ def test_the_plan_of_another_sketch_of_items_is_used(folder):
 def test_what_makes_no_sense_is_one_line(folder, command, code, message):
     assert message in run(command, code)
     assert not (folder / "x.sketch").exists()
+
+
+def test_ids_come_from_several_files_and_urls(folder):
+    system = fsspec.filesystem("memory")
+    whole = Path("words.csv").read_text().splitlines(keepends=True)
+    Path("1.csv").write_text("".join(whole[:40]))
+    system.pipe("/cli/2.csv", "".join([whole[0], *whole[40:]]).encode())
+    run("sketch 1.csv memory://cli/2.csv --like w.sketch --columns word -o both.sketch")
+
+    assert sl.load("both.sketch").digest == sl.load("w.sketch").digest
+    system.rm("/cli", recursive=True)

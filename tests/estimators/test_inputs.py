@@ -1,7 +1,10 @@
 """A model depends on the rows, not on what they come in: fit(array) == fit(file)."""
 
+import gzip
+import json
 import warnings
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -85,6 +88,8 @@ def write(folder, rows, names):
     pa.parquet.write_table(data, folder / "2.pq", write_statistics=False)
     pa.csv.write_csv(data, folder / "3.csv")
     pa.feather.write_feather(data, folder / "4.arrow", chunksize=301)
+    lines = "".join(json.dumps(row) + "\n" for row in data.to_pylist())
+    (folder / "6.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     (folder / "5").mkdir()
     for i, start in enumerate(range(0, len(rows), 400)):
         part = data.slice(start, 400)
@@ -113,7 +118,7 @@ def test_files_and_frames_give_the_model_of_the_array(name, tmp_path):
     frame = data.to_pandas()
     memory = [ROWS.astype(np.float32), frame, pl.from_pandas(frame), data]
     memory += [frame.set_axis(range(D), axis=1), torch.tensor(ROWS), sl.open_rows(data)]
-    memory += [list(chunks(ROWS, 444))]
+    memory += [list(chunks(ROWS, 444)), duckdb.from_arrow(data)]
     for rows in [*memory, *write(tmp_path / "files", ROWS, names)]:
         assert same(make().fit(rows), model)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import RowRangeError
 from sketchlearn.features.clipping import clip_rows, clipped
 from sketchlearn.features.fourier import FourierFeatures
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -7,12 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.moments import MomentFeatures
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import dumps, loads
 
 NAMES = ("age", "bmi")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.hashing import (
     BloomFeatures,
@@ -22,7 +23,6 @@ from sketchlearn.features.hashing import (
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import save
 
 HERE = Path(__file__).parent

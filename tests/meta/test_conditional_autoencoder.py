@@ -59,7 +59,8 @@ def test_weights_of_a_smaller_condition_start_a_larger_one_unchanged(smaller):
     start, larger = TrainableAutoencoder(smaller, 1), TrainableAutoencoder(SKETCH, 2)
     own = copy_state(larger)
     load_state(larger, copy_state(start))
-    assert np.array_equal(outputs(start), outputs(larger))
+    # A product over more columns, all of them zero, may add up in another order.
+    assert np.allclose(outputs(start), outputs(larger), rtol=0, atol=1e-5)
     for name, value in larger.state_dict().items():
         if name.startswith(FEATURE_PREFIX):
             assert torch.equal(value, own[name])

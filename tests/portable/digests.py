@@ -18,12 +18,12 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_info
 
 from portable.maps import NAMES, exact_rows, feature_map, golden_rows
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.hashing import BloomFeatures, CountMinFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = ["all_digests", "forget_digests", "form_digests", "golden_digests"]
 

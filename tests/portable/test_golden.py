@@ -7,8 +7,8 @@ import pytest
 
 from portable.digests import forget_digests, form_digests
 from portable.maps import NAMES, feature_map, golden_rows
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.features.build import build_map
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 

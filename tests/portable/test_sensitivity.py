@@ -10,11 +10,11 @@ from hypothesis import given, settings
 
 from portable.maps import MAPS, NAMES, feature_map, golden_rows, unscaled
 from portable.reference import norm_squared
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import RowRangeError, RowsError
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 SMALL = [name for name in NAMES if feature_map(name).n_features <= 12]
 BOUNDED = [name for name in SMALL if feature_map(name).norm_bound is not None]

@@ -4,9 +4,9 @@ import pytest
 
 from privacy.ledgers import CAPS
 from privacy.releases import PHI, PROMISE, ROWS
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 @pytest.fixture

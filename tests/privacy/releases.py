@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
 PROMISE = {"epsilon": 1.0, "delta": 1e-6}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
@@ -24,7 +25,6 @@ from sketchlearn.privacy.mechanisms import gaussian_sigma
 from sketchlearn.privacy.noise import discrete_gaussian
 from sketchlearn.privacy.planned import PlannedRelease
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 PHI = clipped(MomentFeatures(4, order="mean"), norm_bound=1.0)
 ROWS = np.vstack([np.eye(4) * 0.5, np.full((1, 4), -0.25)])

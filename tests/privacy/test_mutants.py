@@ -17,6 +17,7 @@ import pytest
 from scipy import stats
 
 from privacy.ledgers import in_a_child
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import PrivacyError
 from sketchlearn.features import clipping
 from sketchlearn.features.clipping import ClippedFeatures, clipped
@@ -26,7 +27,6 @@ from sketchlearn.privacy import planned as planning
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import gaussian_epsilon
 from sketchlearn.privacy.noise import discrete_gaussian
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 audit = importlib.import_module("sketchlearn.privacy.audit")  # not the function
 releases = importlib.import_module("sketchlearn.privacy.release")

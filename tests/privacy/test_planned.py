@@ -12,6 +12,7 @@ import pytest
 
 from privacy.releases import PHI, PROMISE, empty_sketch, plan_of, require_refused, steps
 from sketchlearn.arithmetic.exact import Int128Array, lattice_round
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.clipping import clip_rows, clipped
 from sketchlearn.features.composition import ConcatenatedFeatures
@@ -24,7 +25,6 @@ from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_mu, gaussi
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 # How much noise.
 

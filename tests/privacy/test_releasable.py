@@ -8,6 +8,7 @@ import pytest
 
 from privacy.releases import PHI, PROMISE, ROWS, by_label, require_refused
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import FeatureMapMismatch, PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.clipping import clipped
@@ -16,7 +17,6 @@ from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 
 def test_a_sketch_without_a_bound_is_refused(ample):

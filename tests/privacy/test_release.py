@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy.releases import PHI, PROMISE, ROWS, by_label, plan_of, require_refused
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import (
     BudgetExceeded,
     FeatureMapMismatch,
@@ -25,7 +26,6 @@ from sketchlearn.sketching.lineage import (
     parse_lineage,
     remaining_lineage,
 )
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import dumps, loads
 from sketchlearn.testing import release_seeded
 

@@ -20,6 +20,7 @@ from privacy.releases import (
     require_refused,
 )
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import (
     BudgetExceeded,
     FeatureMapMismatch,
@@ -33,7 +34,6 @@ from sketchlearn.privacy.mechanisms import gaussian_epsilon, gaussian_sigma
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
 from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.sketches import dumps, load, loads, save
 from sketchlearn.testing import release_seeded
 

@@ -1,5 +1,7 @@
 """What a user passes as rows is of one kind, told without reading or importing."""
 
+import dask.array
+import dask.dataframe
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -14,6 +16,19 @@ from sketchlearn.rows.open_rows import open_rows
 ROWS = np.eye(3)
 TABLE = pa.table({"a": [1.0, 2.0]})
 FRAME = TABLE.to_pandas()
+
+
+class Relation:
+    """What a relation of DuckDB shows of itself without being run."""
+
+    __module__ = "duckdb"
+    select = None
+
+    @property
+    def shape(self):
+        raise AssertionError("the query was run")
+
+
 KINDS = {
     "OPENED": [open_rows(ROWS)],
     "OPENED_STREAM": [open_rows(iter([ROWS]))],
@@ -28,9 +43,11 @@ KINDS = {
     "COLUMN": [FRAME["a"], pl.Series([1.0])],
     "LAZY": [pl.LazyFrame(FRAME)],
     "DATASET": [pa.dataset.dataset(TABLE)],
+    "QUERY": [Relation()],
     "ARROW_STREAM": [TABLE.to_reader(), TABLE["a"]],
     "ITERATOR": [iter([ROWS]), map(np.asarray, [ROWS]), (r for r in [ROWS])],
-    "BATCHES": [[ROWS], (FRAME, FRAME), [TABLE.to_reader()], {1.0, 2.0}],
+    "BATCHES": [[ROWS], (FRAME, FRAME), [TABLE.to_reader()], [Relation()], {1.0, 2.0}],
+    "ENGINE": [dask.array.ones((2, 2)), dask.dataframe.from_pandas(FRAME)],
     "UNKNOWN": [3, None, {"a": 1}, b"rows", object()],
 }
 
@@ -65,7 +82,7 @@ def test_a_frame_of_another_library_is_in_memory_and_can_be_read_again():
 
 def test_files_streams_and_batches_are_not_in_memory():
     gone = {"OPENED", "FILES", "LAZY", "DATASET", "ARROW_STREAM", "ITERATOR"}
-    gone |= {"OPENED_STREAM", "BATCHES", "UNKNOWN"}
+    gone |= {"OPENED_STREAM", "BATCHES", "ENGINE", "QUERY", "UNKNOWN"}
     for name, inputs in KINDS.items():
         assert [is_in_memory(data) for data in inputs] == [name not in gone] * len(
             inputs

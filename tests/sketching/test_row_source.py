@@ -10,9 +10,10 @@ import pytest
 from sklearn.base import clone
 
 import sketchlearn as sl
+from sketchlearn.engines.open_source import open_row_source
 from sketchlearn.errors import FeatureMapMismatch, RowsError
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.local_rows import LocalRows, open_row_source
+from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 
 RNG = np.random.default_rng(0)

@@ -1,7 +1,9 @@
 """How rows are shared out between threads changes nothing but the time."""
 
 import os
-from threading import Event, Thread, get_ident
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event, Thread, get_ident
 
 import numpy as np
 import pytest
@@ -13,12 +15,13 @@ from sketchlearn import (
     FourierFeatures,
     HarmonicFeatures,
     MomentFeatures,
+    open_rows,
     sketch_rows,
 )
-from sketchlearn.errors import RowRangeError
-from sketchlearn.sketching.threads import _SINGLE, RowThreads
+from sketchlearn.errors import RowRangeError, RowsError
+from sketchlearn.sketching.threads import _SINGLE, RowThreads, cores
 
-ROWS = np.zeros((100_000, 1))
+PARTS = [np.zeros((5, 1)), np.ones((5, 1))]
 
 
 def blas_threads():
@@ -33,37 +36,82 @@ def four_threads():
 
 
 @pytest.mark.usefixtures("four_threads")
-@pytest.mark.parametrize("n_rows", [1, 2047, 4096, 9001, 50_000])
-def test_parts_are_consecutive(n_rows):
-    rows = np.arange(n_rows, dtype=float)[:, None]
+@pytest.mark.parametrize("n_parts", [0, 1, 2, 3, 50])
+def test_results_come_in_the_order_of_the_parts(n_parts):
+    def slow_first(part):
+        time.sleep(0.01 * (part % 4 == 0))
+        return part
+
     with RowThreads() as threads:
-        parts = threads.map(lambda part, first: (first, part), rows)
-    assert all(part[0, 0] == first for first, part in parts)
-    assert np.array_equal(np.concatenate([part for _, part in parts]), rows)
-    assert len(parts) == max(1, min(4, n_rows // 2048))
+        assert list(threads.stream(slow_first, range(n_parts))) == list(range(n_parts))
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_few_parts_wait_and_the_first_error_ends_it():
+    read = []
+
+    def parts():
+        for number in range(100):
+            read.append(number)
+            yield number
+
+    def work(number):
+        if number in (3, 5):
+            raise ValueError(f"part {number}")
+
+    with RowThreads() as threads, pytest.raises(ValueError, match="part 3"):
+        list(threads.stream(work, parts()))
+    assert len(read) < 15
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize("n_rows", [1, 2047, 4096, 9001, 50_000, 300_000])
+def test_all_threads_have_some_rows_and_all_rows_a_thread(n_rows):
+    rows = np.arange(n_rows, dtype=float)[:, None]
+    parts = list(open_rows(rows).parts(4))
+    found = [part.floats() for part in parts]
+    assert [part.first_row for part in parts] == [int(one[0, 0]) for one in found]
+    assert np.array_equal(np.concatenate(found), rows)
+    assert len(parts) >= max(1, min(4, n_rows // 2048))
 
 
 @pytest.mark.usefixtures("four_threads")
 def test_rows_are_shared_between_threads_that_compute_with_one_blas_thread_each():
     with RowThreads() as threads:
-        seen = threads.map(
-            lambda rows, first: (get_ident(), blas_threads()), np.zeros((100_000, 1))
-        )
+        seen = list(threads.stream(lambda part: (get_ident(), blas_threads()), PARTS))
     assert get_ident() not in {thread for thread, _ in seen}
     assert {count for _, count in seen} == {1}
     assert blas_threads() == 4
 
 
 @pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize(("n_jobs", "count"), [(None, 4), (1, 1), (3, 3)])
+def test_threads_are_as_many_as_asked_for(n_jobs, count):
+    with RowThreads(n_jobs) as threads:
+        assert threads.count == count
+        list(threads.stream(abs, [1, 2]))
+        assert blas_threads() == 1  # theirs would come on top
+    assert blas_threads() == 4
+    with RowThreads(-1) as threads:
+        assert threads.count == cores() >= 1
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True, "2", 10**6])
+def test_other_numbers_of_threads_are_refused(n_jobs):
+    with pytest.raises(RowsError, match="n_jobs must be"):
+        sketch_rows(PARTS, MomentFeatures(1), n_jobs=n_jobs)
+
+
+@pytest.mark.usefixtures("four_threads")
 def test_the_number_of_blas_threads_comes_back_after_nested_use_and_errors():
     with RowThreads() as outer:
-        outer.map(lambda rows, first: None, ROWS)
+        list(outer.stream(abs, [1, 2]))
         with RowThreads() as inner:
             assert (outer.count, inner.count) == (4, 1)
         assert blas_threads() == 1
     assert blas_threads() == 4
     with pytest.raises(ZeroDivisionError), RowThreads() as threads:
-        threads.map(lambda rows, first: 1 // 0, ROWS)
+        list(threads.stream(lambda part: 1 // 0, PARTS))
     assert blas_threads() == 4
 
 
@@ -73,18 +121,37 @@ def test_a_sketch_that_ends_while_another_goes_on_leaves_the_threads_to_it():
 
     def sketch_slowly(threads):
         with threads:
-            threads.map(lambda rows, first: None, ROWS)
+            list(threads.stream(abs, [1, 2]))
             mapped.set()
             ended.wait(10)
 
     with RowThreads() as threads:
         other = Thread(target=sketch_slowly, args=[RowThreads()])
-        threads.map(lambda rows, first: None, ROWS)
+        list(threads.stream(abs, [1, 2]))
         other.start()
         assert mapped.wait(10)
     ended.set()
     other.join()
     assert blas_threads() == 4
+
+
+def test_threads_that_go_on_living_leave_the_setting_as_it_was():
+    before, both = blas_threads(), Barrier(2, timeout=10)
+
+    def sketch(_):
+        with RowThreads(1):
+            both.wait()
+            inside = blas_threads()
+            both.wait()
+        return inside
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(3):
+            assert list(pool.map(sketch, range(2))) == [1, 1]
+            assert blas_threads() == before
+        with threadpool_limits(before + 1, user_api="blas"):  # others may set it again
+            assert blas_threads() == before + 1
+    assert blas_threads() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -95,7 +162,7 @@ def test_a_forked_child_sketches_while_its_parent_does():
     phi = FourierFeatures(3, 20)
     expected = sketch_rows(rows, phi).digest
     with RowThreads() as threads:
-        threads.map(lambda part, first: None, ROWS)
+        list(threads.stream(abs, [1, 2]))
         child = os.fork()
         if child == 0:
             os._exit(sketch_rows(rows, phi).digest != expected)
@@ -135,7 +202,7 @@ def test_an_error_names_the_first_row_that_is_wrong():
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_child_that_leaves_the_context_of_its_parent_can_enter_its_own():
     with RowThreads() as threads:
-        threads.map(lambda part, first: None, ROWS)
+        list(threads.stream(abs, [1, 2]))
         child = os.fork()
         if child == 0:
             threads._stack.pop_all()  # the threads of the pool are the parent's

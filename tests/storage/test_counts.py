@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import SketchFileError
 from sketchlearn.features import registry
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
@@ -30,7 +31,6 @@ from sketchlearn.files import container
 from sketchlearn.files.container import decode, encode
 from sketchlearn.rows.items import ItemRows
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage.formats.exact import ExactSketchFormat
 from sketchlearn.storage.sketches import dumps, load, loads
 from sketchlearn.testing import release_seeded

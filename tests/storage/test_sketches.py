@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sketchlearn.arithmetic.exact import Int128Array, frac_bits_for
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import (
     FeatureMapMismatch,
     MissingFileError,
@@ -32,7 +33,6 @@ from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.storage import headers
 from sketchlearn.storage import sketches as storage
 from sketchlearn.storage.sketches import dumps, load, loads, save

@@ -13,6 +13,7 @@ from sketchlearn.cli.base import Group
 from sketchlearn.cli.fitting import fit
 from sketchlearn.cli.items import query
 from sketchlearn.cli.learning import demo, models, train
+from sketchlearn.cli.parties import party
 from sketchlearn.cli.promises import audit, ledger, release
 from sketchlearn.cli.sketches import inspect, merge, sketch, subtract
 from sketchlearn.experiments.commands import reproduce
@@ -29,6 +30,7 @@ COMMANDS = (
     query,
     release,
     ledger,
+    party,
     audit,
     models,
     train,

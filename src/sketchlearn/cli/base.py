@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,6 +44,8 @@ _FLAGS = {
     "on_invalid='drop'": "--drop-invalid",
     "header=False": "--no-header",
     "with_new_lineage()": "merge --distinct-rows",
+    "session.renewed()": "sketchlearn party renew SESSION",
+    "ledger must be a Ledger": "--ledger PATH",
     "Ledger(path, epsilon=..., delta=...)": "sketchlearn ledger create PATH",
     "fit_sketch(sketch, targets=[...])": "--target COLUMN",
 }
@@ -84,7 +87,14 @@ def write(made: Any, output: str, as_json: bool) -> None:
 
 
 def summary(made: Any, path: str, n_bytes: int) -> dict[str, Any]:
-    """What a sketch holds."""
+    """What a sketch holds, or a session or a share of one."""
+    if isinstance(made, sl.Session | sl.Share):
+        session = made if isinstance(made, sl.Session) else made.session
+        mine = {"party": made.party} if isinstance(made, sl.Share) else {}
+        terms = {**asdict(session), "parties": ", ".join(session.names)}
+        keys = {f"public key of {name}": key for name, key in session.parties}
+        terms |= {"digest": session.digest, **keys}
+        return {"file": path, "bytes": n_bytes, **mine, **terms}
     if isinstance(made, sl.PrivateSketch):
         return {
             "file": path,
@@ -139,6 +149,9 @@ def require_free(output: str, force: bool) -> None:
 def load_sketch(path: str) -> Any:
     """The sketch in a file, exact or released; ``-`` is standard input."""
     found = sl.loads(sys.stdin.buffer.read()) if path == "-" else sl.load(path)
+    if isinstance(found, sl.Session | sl.Share):
+        what = type(found).__name__.lower()
+        fail(f"{path} holds a {what}, not a sketch; see sketchlearn party --help.")
     if not hasattr(found, "count"):
         fail(f"{path} holds a feature map, not a sketch; sketch rows with --like it.")
     return found

@@ -13,6 +13,7 @@ from sketchlearn.cli.base import (
     JSON,
     OUT,
     fail,
+    lazy,
     load_sketch,
     require_free,
     show,
@@ -76,6 +77,9 @@ def _size(_context: Any, _parameter: Any, value: str) -> int | str:
 @click.option(
     "--no-header", is_flag=True, help="CSV files begin with a row of numbers."
 )
+@click.option(
+    "--jobs", type=int, help="Threads; -1 for one per core [as OMP_NUM_THREADS says]."
+)
 @JSON
 def sketch(
     data: tuple[str, ...],
@@ -86,10 +90,14 @@ def sketch(
     like: str | None,
     drop_invalid: bool,
     no_header: bool,
+    jobs: int | None,
     as_json: bool,
     **planned: Any,
 ) -> None:
-    """Sketch the rows of DATA (Parquet, CSV or Arrow files, globs, folders)."""
+    """Sketch the rows of DATA (files, globs, folders or URLs).
+
+    Files are Parquet, CSV, TSV, JSON Lines, Arrow or .npy; text may be compressed.
+    """
     require_free(output, force)
     names = [name.strip() for name in columns.split(",")] if columns else None
     example = _example(like, ("target", *planned))
@@ -97,7 +105,7 @@ def sketch(
     feature_map = getattr(example, "feature_map", example)
     header = False if no_header else None
     if getattr(planner, "reads_items", hasattr(feature_map, "columns_of")):
-        items = _open_items(data, names, header, planner)
+        items = _open_items(data, names, header, planner, jobs)
         made = planner.sketch(items) if planner else sl.sketch_items(items, feature_map)
         write(made, output, as_json)
         return
@@ -107,6 +115,7 @@ def sketch(
         on_invalid="drop" if drop_invalid else "raise",
         header=header,
         above=getattr(planner, "binarize", None),
+        n_jobs=jobs,
     )
     if planner is None:
         made = sl.sketch_rows(batches, feature_map)
@@ -116,16 +125,21 @@ def sketch(
 
 
 def _open_items(
-    data: tuple[str, ...], names: list[str] | None, header: bool | None, planner: Any
+    data: tuple[str, ...],
+    names: list[str] | None,
+    header: bool | None,
+    planner: Any,
+    jobs: int | None,
 ) -> Any:
     """Ids in one column of files."""
     if names is not None and len(names) > 1:
         raise click.UsageError("--columns names the one column that holds the ids.")
     return sl.open_items(
-        [Path(path) for path in data] if len(data) > 1 else data[0],
+        lazy("rows.paths").find_files(data)[0] if len(data) > 1 else data[0],
         column=names[0] if names else None,
         vocabulary=getattr(planner, "vocabulary", None),
         header=header,
+        n_jobs=jobs,
     )
 
 
@@ -208,9 +222,9 @@ def subtract(
 @click.argument("path", type=click.Path())
 @JSON
 def inspect(path: str, as_json: bool) -> None:
-    """Say what a sketch or map file holds."""
+    """Say what the file of a sketch, a map, a session or a share holds."""
     found = sl.load(path)
-    if hasattr(found, "count"):
+    if hasattr(found, "count") or isinstance(found, sl.Session | sl.Share):
         show(summary(found, path, Path(path).stat().st_size), as_json)
         return
     fields = {

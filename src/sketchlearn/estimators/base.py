@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from sketchlearn.engines.open_source import open_row_source
 from sketchlearn.errors import (
     FeatureMapError,
     RemovalError,
@@ -36,7 +37,7 @@ from sketchlearn.plans.scaling import (
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.kinds import kind_of
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.local_rows import LocalRows, open_row_source
+from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
@@ -81,7 +82,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         ----------
         X : rows
             Array, frame, Arrow table, sparse matrix, tensor, generator of batches,
-            or path or glob of Parquet, CSV or Arrow files.
+            query, or path, URL or glob of files: see :func:`sketchlearn.open_rows`.
         y : targets
             Ignored, except by estimators that predict.
 

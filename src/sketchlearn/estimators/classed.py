@@ -21,9 +21,10 @@ from sketchlearn.estimators.class_sketches import (
     classes_of,
     rest_of_sketches,
 )
-from sketchlearn.estimators.labelled_rows import LabelledRows, open_labelled
+from sketchlearn.estimators.labelled_rows import open_labelled
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.labelled_rows import AbstractLabelledRows
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractClassedEstimator"]
@@ -62,7 +63,7 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         ----------
         X : rows
             Zeros and ones: array, frame, Arrow table, sparse matrix, tensor, generator
-            of batches, or path or glob of Parquet, CSV or Arrow files.
+            of batches, query, or path, URL or glob of files.
         y : array of shape (n,), or str, optional
             Classes, or the name of the column that holds them: each class gets a
             sketch of its own, rows are weighed between classes when they are encoded,
@@ -141,7 +142,7 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         """Whether there are no classes."""
         return y is None or not self.per_class
 
-    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
+    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> AbstractLabelledRows:
         try:
             rows = open_labelled(self, X, y, reset=reset, is_read_once=True)
         except ValueError as error:

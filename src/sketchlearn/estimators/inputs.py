@@ -10,13 +10,14 @@ from sklearn.utils.validation import validate_data
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
+from sketchlearn.rows.kinds import OpenedRows, RowsKind, is_in_memory, kind_of
 from sketchlearn.rows.open_rows import open_rows
 
 __all__ = [
     "beside_targets",
     "require_in_memory",
     "require_no_text",
+    "require_read_again",
     "rows_in_memory",
     "validated",
     "with_targets",
@@ -54,6 +55,22 @@ def require_in_memory(X: Any, verb: str) -> None:
             f"{verb} takes rows in memory: an array, frame or sparse matrix. Nothing "
             "was read. Call fit with files and streams, and then transform or predict "
             "with each batch of sketchlearn.open_rows."
+        )
+
+
+def require_read_again(X: Any) -> None:
+    """Refuse rows that cannot be read once more, to be labelled after a fit."""
+    kind = kind_of(X)
+    if kind.is_read_once:
+        raise RowsError(
+            "a stream cannot be read again to label its rows. Nothing was read. Call "
+            "fit, and predict for each batch, or pass an array or files."
+        )
+    opened = getattr(X, "dataset", None) if isinstance(X, OpenedRows) else None
+    if kind is RowsKind.ENGINE or opened is not None:
+        raise RowsError(
+            "rows of an engine are not read here, so that they are not labelled here. "
+            "Nothing was read. Call fit, and map predict over the partitions."
         )
 
 
@@ -111,6 +128,11 @@ def require_no_text(targets: Any) -> None:
 
 def rows_in_memory(estimator: Any, X: Any, *, allow_sparse: bool) -> Any:
     """Rows for ``transform`` or ``predict``: dense, or a sparse matrix."""
+    if kind_of(X) is RowsKind.ENGINE:
+        raise RowsError(
+            "this takes rows in memory, and those of an engine are not read here. Map "
+            "transform or predict over its partitions."
+        )
     if not is_in_memory(X):
         kinds = "array, frame or sparse matrix" if allow_sparse else "array or frame"
         raise RowsError(

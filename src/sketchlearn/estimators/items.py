@@ -17,6 +17,7 @@ from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.packed import decode_packed
 from sketchlearn.decoders.counts.packing import PackedCounters
 from sketchlearn.decoders.counts.reading import CountReading, Counts
+from sketchlearn.engines.open_source import item_source
 from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
@@ -41,8 +42,8 @@ from sketchlearn.rows.ids import Place, ids_of, listed_ids
 from sketchlearn.rows.items import Keys
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
+from sketchlearn.sketching.item_source import AbstractItemSource
 from sketchlearn.sketching.lineage import MINUS, Lineage
-from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractItemEstimator"]
@@ -144,7 +145,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     @override
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
         self._found, self._runs, self._once = None, frozenset(), frozenset()
-        rows: LocalItems = self._open(X, y, reset=True)
+        rows: AbstractItemSource = self._open(X, y, reset=True)
         sketch = rows.sketch(self.plan(), pooling=self._pooling)
         self._keep_found(rows.vocabulary, sketch.lineage)
         self._keep_once(rows, sketch.lineage)
@@ -158,9 +159,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
                     "open_items and the estimator must both be given vocabulary='fit' "
                     "to collect items, or none of them. Nothing was read."
                 )
-            return LocalItems(X)
+            return item_source(X)
         opened = open_items(X, column=self.column, vocabulary=self.vocabulary)
-        return LocalItems(opened)
+        return item_source(opened)
 
     @override
     def _sketch_alike(self, rows: Any) -> Sketch:
@@ -195,7 +196,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         self._keep_found(other._found, other._runs)
         self._once |= other._once
 
-    def _keep_once(self, rows: LocalItems, runs: Lineage) -> None:
+    def _keep_once(self, rows: AbstractItemSource, runs: Lineage) -> None:
         if rows.hold_once:
             self._once = self._once.union(runs or ())
 

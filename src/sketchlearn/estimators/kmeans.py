@@ -23,7 +23,7 @@ from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.errors import RowsError
 from sketchlearn.estimators.density import AbstractDensityEstimator, warn_all
-from sketchlearn.estimators.inputs import require_in_memory
+from sketchlearn.estimators.inputs import require_in_memory, require_read_again
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     BOUNDS,
@@ -162,14 +162,10 @@ class CompressiveKMeans(
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int32]:
         """Fit, and the number of the nearest center of each row.
 
-        Files are read once more for it, batch by batch. A stream cannot be: it is
-        refused before anything is read.
+        Files are read once more for it, batch by batch. A stream cannot be, and rows
+        of an engine are not read here: both are refused before anything is read.
         """
-        if kind_of(X).is_read_once:
-            raise RowsError(
-                "a stream cannot be read again to label its rows. Nothing was read. "
-                "Call fit, and predict for each batch, or pass an array or files."
-            )
+        require_read_again(X)
         with self._all_or_nothing():
             self.fit(X, y)
             if not hasattr(self, "labels_"):

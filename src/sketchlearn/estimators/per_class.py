@@ -24,12 +24,13 @@ from sketchlearn.estimators.class_sketches import (
     rest_of_sketches,
 )
 from sketchlearn.estimators.density import warn_all
-from sketchlearn.estimators.labelled_rows import LabelledRows, open_labelled
+from sketchlearn.estimators.labelled_rows import open_labelled
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.advice import outlying_classes
 from sketchlearn.plans.classes import first_round_of
 from sketchlearn.plans.scaling import warn_of_plan
 from sketchlearn.privacy.released import PrivateSketch
+from sketchlearn.sketching.labelled_rows import AbstractLabelledRows
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
@@ -69,8 +70,8 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         Parameters
         ----------
         X : rows
-            Array, frame or tensor; Arrow table, or path or glob of Parquet, CSV or
-            Arrow files, with the name of a column of whole numbers for ``y``.
+            Array, frame or tensor; Arrow table, query, or path, URL or glob of files,
+            with the name of a column of whole numbers for ``y``.
         y : array of shape (n,), or str
             Classes, or the name of the column that holds them.
 
@@ -147,7 +148,7 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         )
 
     def _sketch_classes(
-        self, rows: LabelledRows, known: Mapping[Any, Sketch]
+        self, rows: AbstractLabelledRows, known: Mapping[Any, Sketch]
     ) -> dict[Any, Sketch]:
         """Sketches of classes without a map: as those of ``known``, or planned."""
         extremes = None
@@ -174,6 +175,6 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         """Whether the rows are sketched once."""
         return self.rounds == 1 or (self.rounds is None and self.bounds is not None)
 
-    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> LabelledRows:
+    def _open_labelled(self, X: Any, y: Any, *, reset: bool) -> AbstractLabelledRows:
         is_read_once = reset and self._is_one_pass
         return open_labelled(self, X, y, reset=reset, is_read_once=is_read_once)

@@ -19,6 +19,7 @@ from sketchlearn.decoders.moments.verdicts import (
     require_signal,
     unseen_correlations,
 )
+from sketchlearn.engines.open_source import open_row_source
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.inputs import (
@@ -46,7 +47,7 @@ from sketchlearn.plans.moments import (
 from sketchlearn.plans.scaling import plan_scaling
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.local_rows import LocalRows, open_row_source
+from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 

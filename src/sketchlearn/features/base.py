@@ -28,7 +28,12 @@ from sketchlearn.features.parts import Part
 from sketchlearn.features.registry import is_of_package
 from sketchlearn.features.scaling import Scaling
 
-__all__ = ["AbstractFeatureMap", "require_in_range", "sum_features"]
+__all__ = [
+    "AbstractFeatureMap",
+    "require_feature_map",
+    "require_in_range",
+    "sum_features",
+]
 __public__ = ["AbstractFeatureMap"]
 
 _First = TypeVar("_First", bound="AbstractFeatureMap")
@@ -238,3 +243,14 @@ def sum_features(
         sums = lattice_sum(features, feature_map.frac_bits)
         total = total + Int128Array.from_int64(sums)
     return total
+
+
+def require_feature_map(given: Any) -> AbstractFeatureMap:
+    """Refuse what is no feature map, and say where one comes from."""
+    if not isinstance(given, AbstractFeatureMap):
+        raise FeatureMapError(
+            f"a feature map is needed here; got a {type(given).__name__}. Make one, "
+            "such as FourierFeatures(...), or take the plan of an estimator: "
+            "estimator.plan(n_features)."
+        )
+    return given

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.autoencoders.directions import CodeDirections
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.meta.binary import binary_rows
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.plans.codes import plan_codes
 from sketchlearn.plans.moments import moment_decoder
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
     "CodeEpisode",

@@ -28,7 +28,8 @@ from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.mechanisms import require_budget
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch_rows import sketch_rows
+from sketchlearn.rows.open_rows import open_rows
+from sketchlearn.sketching.local_rows import LocalRows
 
 __all__ = [
     "AuditReport",
@@ -171,7 +172,7 @@ def _fault_of_single_releases(
     delta: float,
 ) -> str | None:
     """What is wrong with releases as users draw them, one by one; None if nothing."""
-    sketch = sketch_rows(rows, feature_map, progress=False)
+    sketch = LocalRows(open_rows(rows, progress=False)).sketch(feature_map)
     drawn = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
@@ -213,7 +214,7 @@ def released_totals(
     """Our own release as a releaser: what its one door draws, the count last."""
 
     def releaser(rows: NDArray[np.floating], n: int) -> NDArray[np.float64]:
-        sketch = sketch_rows(rows, feature_map, progress=False)
+        sketch = LocalRows(open_rows(rows, progress=False)).sketch(feature_map)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             plan = plan_release(sketch, epsilon=epsilon, delta=delta)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
 from typing_extensions import override
 
-from sketchlearn.errors import LedgerError
+from sketchlearn.errors import LedgerError, SessionError
 from sketchlearn.files.durable import sync_folder
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.charge import Charge, require_unit
@@ -46,8 +47,11 @@ class AbstractBook(ABC):
         """The terms and sums as they are now."""
 
     @abstractmethod
-    def add(self, charge: Charge) -> None:
-        """Keep a charge, or raise :class:`BudgetExceeded` and keep nothing."""
+    def add(self, charge: Charge, *, once: bool) -> None:
+        """Keep a charge, or raise :class:`BudgetExceeded` and keep nothing.
+
+        With ``once``, one whose ``release_id`` is kept already is refused.
+        """
 
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
@@ -97,7 +101,7 @@ class FileBook(AbstractBook):
             return self._refresh(descriptor)
 
     @override
-    def add(self, charge: Charge) -> None:
+    def add(self, charge: Charge, *, once: bool) -> None:
         with locked(self.path, create=False) as descriptor:
             account = self._refresh(descriptor)
             if account.terms.neighbours is None:
@@ -107,6 +111,8 @@ class FileBook(AbstractBook):
                     "far is about single rows added or removed, state it once with "
                     'Ledger.open(path, neighbours="add_remove", rows_per_unit=1).'
                 )
+            if once:
+                _require_new(charge, self._charges(descriptor), str(self.path))
             spent = account.terms.require_room(account.spent, charge, str(self.path))
             seen = append(descriptor, self.path, line_of(charge), account.seen)
             self.account = replace(
@@ -117,7 +123,10 @@ class FileBook(AbstractBook):
     def charges(self) -> tuple[Charge, ...]:
         with locked(self.path, create=False) as descriptor:
             self._refresh(descriptor)
-            lines, _ = read(descriptor, self.path, Seen())
+            return self._charges(descriptor)
+
+    def _charges(self, descriptor: int) -> tuple[Charge, ...]:
+        lines, _ = read(descriptor, self.path, Seen())
         return charges_of(lines, self.path)
 
     def _refresh(self, descriptor: int) -> Account:
@@ -154,13 +163,14 @@ class MemoryBook(AbstractBook):
         return self.account
 
     @override
-    def add(self, charge: Charge) -> None:
+    def add(self, charge: Charge, *, once: bool) -> None:
         self._require_own_process()
+        where = "this ledger in memory"
         with self._lock:
+            if once:
+                _require_new(charge, self._charges, where)
             account = self.account
-            spent = account.terms.require_room(
-                account.spent, charge, "this ledger in memory"
-            )
+            spent = account.terms.require_room(account.spent, charge, where)
             self._charges.append(charge)
             self.account = replace(account, spent=spent)
 
@@ -175,6 +185,16 @@ class MemoryBook(AbstractBook):
                 "fork it would be a second budget. Nothing was released. Use a file: "
                 "Ledger(path, epsilon=..., delta=...)."
             )
+
+
+def _require_new(charge: Charge, kept: Iterable[Charge], where: str) -> None:
+    if any(one.release_id == charge.release_id for one in kept):
+        raise SessionError(
+            f"{where} has paid for {charge.release_id[:6]}.. before: a party "
+            "contributes to a session once, since two shares under the same masks "
+            "would show the difference of two sketches. Nothing was made or spent. "
+            "Start a new one with session.renewed()."
+        )
 
 
 def _require_same(found: Terms, asked: Terms, path: Path) -> None:

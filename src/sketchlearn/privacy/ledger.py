@@ -19,7 +19,7 @@ from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.books import AbstractBook, FileBook, MemoryBook
 from sketchlearn.privacy.charge import Charge, Neighbours
 
-__all__ = ["Ledger", "LedgerSummary"]
+__all__ = ["Ledger", "LedgerSummary", "open_ledger"]
 __public__ = ["Ledger"]
 
 
@@ -177,14 +177,16 @@ class Ledger:
         """The unit of which the cap speaks; None where it was never stated."""
         return self._book.account.terms.rows_per_unit
 
-    def charge(self, charge: Charge) -> None:
+    def charge(self, charge: Charge, *, once: bool = False) -> None:
         """Spend, or raise :class:`BudgetExceeded` and spend nothing.
 
-        On return the charge is on the disk.
+        On return the charge is on the disk. With ``once`` a charge whose
+        ``release_id`` is in the ledger already is refused, whichever process put it
+        there; it is looked for under the lock that the charge itself holds.
         """
         if not isinstance(charge, Charge):
             raise PrivacyError(f"a ledger takes a Charge; got {type(charge).__name__}.")
-        self._book.add(charge)
+        self._book.add(charge, once=once)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -237,3 +239,15 @@ class Ledger:
                 "second budget. Use a file: Ledger(path, epsilon=..., delta=...)."
             )
         return Ledger.open, (str(self.path.absolute()),)
+
+
+def open_ledger(path: Any) -> Ledger:
+    """The ledger that a release is to be paid from: as given, or by its path."""
+    if isinstance(path, Ledger):
+        return path
+    if path is None or not isinstance(path, str | os.PathLike):
+        raise PrivacyError(
+            "ledger must be a Ledger or the path of one; ask for "
+            "Ledger.ephemeral(epsilon=..., delta=...) if it may be forgotten."
+        )
+    return Ledger.open(path)

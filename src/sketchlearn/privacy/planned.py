@@ -7,7 +7,8 @@ With the sensitivity Δ of one unit in lattice steps, the noise on each number h
     \Big\rceil, \qquad \epsilon' = \epsilon (1 - 2^{-30}), \quad
     \delta' = \delta (1 - 2^{-30}) .
 
-What is kept back covers what discrete noise costs beyond Gaussian noise.
+What is kept back covers what discrete noise costs beyond Gaussian noise. Where several
+parties add up their sketches, each draws a share of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, log2
+from math import ceil, exp, log2
 from typing import final
 
 from sketchlearn.arithmetic.exact import Int128Array
@@ -31,6 +32,11 @@ from sketchlearn.privacy.mechanisms import (
     require_budget,
 )
 from sketchlearn.privacy.noise import RandomBytes, discrete_gaussian, discrete_laplace
+from sketchlearn.privacy.noise_shares import (
+    NoiseShares,
+    log_convolution_odds,
+    share_noise,
+)
 from sketchlearn.privacy.releasable import require_releasable
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.privacy.statement import (
@@ -62,9 +68,9 @@ _LARGE_DELTA = 1e-4
 class PlannedRelease:
     """A release that was checked and calibrated, and not yet paid for or drawn.
 
-    The one door to noise: whatever is released was drawn by :meth:`draw`. Not public:
-    drawing is not paying, and what is drawn from other bytes than the operating
-    system's is marked as a test double.
+    The one door to noise: whatever is released was drawn by :meth:`draw`, or summed
+    from what :meth:`draw_share` gave. Not public: drawing is not paying, and what is
+    drawn from other bytes than the operating system's is marked as a test double.
 
     Parameters
     ----------
@@ -74,11 +80,14 @@ class PlannedRelease:
         What will be promised, but for the identifier of the release.
     release_id : str
         128 random bits in hexadecimal: what the ledger and the release share.
+    shares : NoiseShares, optional
+        Where several parties draw the noise of one release: how much each of them.
     """
 
     sketch: Sketch
     statement: PrivacyStatement
     release_id: str
+    shares: NoiseShares | None = None
 
     @property
     def charge(self) -> Charge:
@@ -103,9 +112,8 @@ class PlannedRelease:
         Who calls this has paid for it. Only an audit, of rows that are no secret,
         draws more than once.
         """
-        exact, statement = self.sketch.total.to_ints(), self.statement
-        if statement.count_mode == "joint":
-            exact.append(self.sketch.count * statement.count_weight)
+        assert self.shares is None, "one party draws a share, never all of the noise"
+        exact, statement = self._exact_numbers(), self.statement
         m = len(exact)
         noise = discrete_gaussian(statement.sigma_int, n * m, random_bytes=random_bytes)
         seeded = statement.seeded or random_bytes is not os.urandom
@@ -126,6 +134,27 @@ class PlannedRelease:
                 )
             )
         return drawn
+
+    def draw_share(self, random_bytes: RandomBytes) -> Int128Array:
+        """The numbers of this party, with its share of the noise on them.
+
+        Less noise than was promised: only the sum over all parties keeps the promise.
+        Who calls this has paid for it, and hides it under a mask before it leaves.
+        """
+        assert self.shares is not None, "this release was planned for one party"
+        exact = self._exact_numbers()
+        noise = discrete_gaussian(
+            self.shares.sigma, len(exact), random_bytes=random_bytes
+        )
+        pairs = zip(exact, noise, strict=True)
+        return Int128Array.from_ints(value + shift for value, shift in pairs)
+
+    def _exact_numbers(self) -> list[int]:
+        """What gets Gaussian noise: the total, and the count if it is joint."""
+        numbers = self.sketch.total.to_ints()
+        if self.statement.count_mode == "joint":
+            numbers.append(self.sketch.count * self.statement.count_weight)
+        return numbers
 
     def _draw_count(self, random_bytes: RandomBytes) -> int | None:
         """The number of rows, where it is not one more coordinate."""
@@ -149,8 +178,14 @@ def plan_release(
     count: CountMode = "joint",
     rows_per_unit: int = 1,
     count_share: float = 0.1,
+    among: tuple[int, int] | None = None,
 ) -> PlannedRelease:
-    """Check a release and compute its noise, without drawing or spending any."""
+    """Check a release and compute its noise, without drawing or spending any.
+
+    With ``among=(n_parties, n_honest)`` it is the part of one party in a release of
+    several: each draws a share of the noise, those of ``n_honest`` keep the promise,
+    and the noise that is stated is that of all.
+    """
     require_budget(epsilon, delta)
     require_modes(neighbours, count, rows_per_unit)
     # Plain Python numbers: NumPy's would overflow or round in what follows.
@@ -160,7 +195,11 @@ def plan_release(
     count_epsilon = _count_epsilon(epsilon, count_share) if count == "laplace" else 0.0
     sensitivity = sensitivity_steps(spec, neighbours, count, rows_per_unit)
     sigma = _noise_steps(spec, sensitivity, epsilon, epsilon - count_epsilon, delta)
-    _require_room(verified, sigma)
+    shares = None if among is None else share_noise(sigma, *among)
+    if shares is not None:
+        _require_like_one(spec, shares, sensitivity, sigma, epsilon)
+    n_parties = 1 if shares is None else shares.n_parties
+    _require_room(verified, sigma, n_parties)
     _warn_of_large_delta(delta, sketch.count)
     statement = PrivacyStatement(
         epsilon=epsilon,
@@ -171,7 +210,7 @@ def plan_release(
         rows_per_unit=rows_per_unit,
         mechanism=MECHANISMS[count == "laplace"],
         sensitivity=float(Fraction(sensitivity) / Fraction(2) ** spec.frac_bits),
-        sigma_int=sigma,
+        sigma_int=sigma if shares is None else shares.sigma_of_all,
         frac_bits=spec.frac_bits,
         count_mode=count,
         count_weight=count_weight(spec) if count == "joint" else 0,
@@ -181,7 +220,7 @@ def plan_release(
         lineage=None,
         library_version=__version__,
     )
-    return PlannedRelease(verified, statement, os.urandom(16).hex())
+    return PlannedRelease(verified, statement, os.urandom(16).hex(), shares)
 
 
 def _noise_steps(
@@ -195,18 +234,39 @@ def _noise_steps(
     shrink = 1 - _KEPT_BACK
     mu = gaussian_mu(sum_epsilon * shrink, delta * shrink)
     sigma = ceil(Fraction(sensitivity) / Fraction(mu) * (1 + Fraction(_KEPT_BACK)))
-    # What is kept back of epsilon, and the ledger, cover this much and no more.
     eta = Fraction(_DISCRETE_ODDS * (spec.sketch_size + 1), sigma**2)
+    _require_covered(eta, sensitivity, sigma, epsilon)
+    return sigma
+
+
+def _require_like_one(
+    spec: FeatureSpec,
+    shares: NoiseShares,
+    sensitivity: int,
+    sigma: int,
+    epsilon: float,
+) -> None:
+    """Refuse shares whose sum is not as good as a single discrete Gaussian of σ."""
+    h, tau = shares.n_honest, Fraction(0)
+    if h > 1:  # 2**-1022 is an upper bound of what is too small for a float
+        tau = Fraction(max(exp(log_convolution_odds(shares.sigma, h)), 2.0**-1022))
+    odds = Fraction(_DISCRETE_ODDS, h * shares.sigma**2) + tau
+    _require_covered((spec.sketch_size + 1) * odds, sensitivity, sigma, epsilon)
+
+
+def _require_covered(
+    eta: Fraction, sensitivity: int, sigma: int, epsilon: float
+) -> None:
+    """Refuse odds that what is kept back of ε, and the ledger, do not cover."""
     in_one = Fraction(_KEPT_BACK) * Fraction(epsilon) / 2
     in_many = Fraction(LATTICE_ODDS) * Fraction(sensitivity, sigma)
     if eta > min(in_one, in_many):
         raise PrivacyError("the lattice is too coarse for this promise.")
-    return sigma
 
 
-def _require_room(sketch: Sketch, sigma: int) -> None:
+def _require_room(sketch: Sketch, sigma: int, n_parties: int = 1) -> None:
     """Refuse noise that could leave 128 bits: 64 σ of it are never drawn."""
-    room = 2**127 - 64 * sigma - 1
+    room = (2**127 - 1) // n_parties - 64 * sigma
     counted = sketch.count * count_weight(sketch.features)
     if counted > room or not sketch.total.within(-room, room):
         raise PrivacyError(

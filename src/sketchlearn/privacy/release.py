@@ -17,7 +17,7 @@ from typing import Any
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError
 from sketchlearn.privacy.charge import CountMode, Neighbours
-from sketchlearn.privacy.ledger import Ledger
+from sketchlearn.privacy.ledger import Ledger, open_ledger
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.lineage import runs_of
@@ -92,7 +92,7 @@ def release(
         rows_per_unit=rows_per_unit,
         count_share=count_share,
     )
-    _open_ledger(ledger).charge(plan.charge)
+    open_ledger(ledger).charge(plan.charge)
     return plan.draw(os.urandom)[0]
 
 
@@ -140,7 +140,7 @@ def release_by_label(
         for label in public
     }
     charge = replace(plans[public[0]].charge, lineage=tuple(sorted(runs)))
-    _open_ledger(ledger).charge(charge)
+    open_ledger(ledger).charge(charge)
     return {label: plan.draw(os.urandom)[0] for label, plan in plans.items()}
 
 
@@ -183,14 +183,3 @@ def _require_alike(parts: list[Sketch]) -> list[str]:
             "sketch.with_new_lineage()."
         )
     return runs
-
-
-def _open_ledger(path: Any) -> Ledger:
-    if isinstance(path, Ledger):
-        return path
-    if path is None or not isinstance(path, str | os.PathLike):
-        raise PrivacyError(
-            "ledger must be a Ledger or the path of one; ask for "
-            "Ledger.ephemeral(epsilon=..., delta=...) if it may be forgotten."
-        )
-    return Ledger.open(path)

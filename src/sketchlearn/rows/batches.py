@@ -9,7 +9,7 @@ Feature maps are not known here.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
+from sketchlearn.rows.chunks import Chunk, RowPart, grouped, slices
 from sketchlearn.rows.columns import (
     ColumnLayout,
     lay_out_columns,
@@ -25,13 +26,20 @@ from sketchlearn.rows.columns import (
 )
 from sketchlearn.rows.kinds import OpenedRows
 from sketchlearn.rows.options import RowOptions
-from sketchlearn.rows.pieces import Piece, Spans
+from sketchlearn.rows.pieces import Dataset, Piece, Reader, Spans
+from sketchlearn.rows.read_ahead import read_ahead
 from sketchlearn.rows.sources import Source, refuse_empty
-from sketchlearn.rows.values import Floats, Location, to_floats
+from sketchlearn.rows.values import Floats, Location
 
 __all__ = ["Batches", "RowIndex", "require_width"]
 
 _BATCH_NUMBERS = 2**22
+
+_PART_NUMBERS = 2**19
+"""Numbers that a thread is given at once, if there are as many."""
+
+FEWEST_ROWS = 2048
+"""Rows that a thread is given in any case, if there are as many."""
 
 
 @final
@@ -54,12 +62,14 @@ class Batches(OpenedRows):
         Number of rows of the input, if it is known without reading it.
     progress : bool or None
         Whether progress is to be shown while they are sketched.
+    n_jobs : int or None
+        Threads to sketch them with.
     """
 
     def __init__(self, source: Source, options: RowOptions) -> None:
         self.source = source.text
         self.n_rows = source.n_rows
-        self.progress = options.progress
+        self.progress, self.n_jobs = options.progress, options.n_jobs
         self._source, self._options = source, options
         first = source.first
         self._layout = lay_out_columns(first, options.columns, options.encodings)
@@ -69,7 +79,7 @@ class Batches(OpenedRows):
         self.names = names
         width = self._layout.width if self._order is None else len(self._order)
         self.n_features = width
-        usual = min(32_768, max(2048, _BATCH_NUMBERS // max(self.n_features, 1)))
+        usual = min(32_768, max(FEWEST_ROWS, _BATCH_NUMBERS // max(self.n_features, 1)))
         self._batch_rows = options.batch_rows or usual
         if options.n_features is not None:
             require_width(width, options.n_features, first.source)
@@ -85,6 +95,20 @@ class Batches(OpenedRows):
             self._held, self._stream = [], None
         return batches
 
+    def parts(self, n_threads: int) -> Iterator[RowPart]:
+        """The rows as they are read, for threads to turn into floats.
+
+        Rows of files are read ahead by as many threads; those of an iterator, which
+        may belong to the thread it was made in, by the one that asks.
+        """
+        size = self._part_rows(n_threads)
+        chunks: Iterable[Chunk | Floats]
+        if self._source.once:
+            chunks = (part for batch in self for part in slices(batch, size))
+        else:
+            chunks = self._chunks(self._source.pieces(), size, n_threads)
+        return grouped(chunks, size)
+
     @property
     def is_repeatable(self) -> bool:
         """Whether the rows can be read more than once."""
@@ -94,6 +118,21 @@ class Batches(OpenedRows):
     def above(self) -> float | None:
         """From where on numbers were made ones, if they were made zeros and ones."""
         return self._options.above
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The dataset of an engine whose rows these are: they are not read here."""
+        return self._source.first.dataset
+
+    @property
+    def options(self) -> RowOptions:
+        """What was said of them where they were opened, with their columns."""
+        return replace(self._options, columns=self._columns, is_whole=False)
+
+    @property
+    def _columns(self) -> tuple[str, ...] | tuple[int, ...] | None:
+        layout = self._layout
+        return layout.positions if layout.columns is None else layout.columns
 
     def peek(self, n_rows: int) -> Floats:
         """Up to ``n_rows`` first rows, which iteration still yields afterwards."""
@@ -180,8 +219,15 @@ class Batches(OpenedRows):
             chunks = piece.index.take(layout.positions, inside, self._batch_rows)
             for row, chunk in chunks:
                 where = Location(piece.source, first + row, layout.columns)
-                parts.append(self._floats(chunk, layout, where))
+                parts.append(Chunk(chunk, layout, where, self._options).floats())
         return np.concatenate(parts)
+
+    def _part_rows(self, n_threads: int) -> int:
+        """Rows for one thread at once: all threads have some, and few wait for any."""
+        size = min(self._batch_rows, _PART_NUMBERS // self.n_features)
+        if self.n_rows is not None:
+            size = min(size, -(-self.n_rows // n_threads))
+        return max(size, min(FEWEST_ROWS, self._batch_rows))
 
     def _open(self) -> Iterator[Floats]:
         if not self._source.once:
@@ -209,18 +255,44 @@ class Batches(OpenedRows):
 
     def _blocks(self, pieces: Iterator[Piece]) -> Iterator[Floats]:
         row = kept = 0
-        for piece in pieces:
-            layout = self._layout_of(piece)
-            for chunk in piece.read(layout.positions, self._batch_rows):
-                for part in _slices(chunk, self._batch_rows):
-                    where = Location(piece.source, row, layout.columns)
-                    block = self._floats(part, layout, where)
-                    row += len(part)
-                    kept += len(block)
-                    if len(block):
-                        yield block
+        for chunk in self._chunks(pieces, self._batch_rows):
+            block = chunk.floats()
+            row += len(chunk)
+            kept += len(block)
+            if len(block):
+                yield block
         if not kept:
             refuse_empty(self.source, dropped=row)
+
+    def _chunks(
+        self, pieces: Iterator[Piece], size: int, n_readers: int = 1
+    ) -> Iterator[Chunk]:
+        """Rows as they are read, at most so many at once."""
+        row = 0
+        for piece, layout, rows in self._read(pieces, size, n_readers):
+            for part in slices(rows, size):
+                where = Location(piece.source, row, layout.columns)
+                row += len(part)
+                yield Chunk(part, layout, where, self._options, row == self.n_rows)
+
+    def _read(
+        self, pieces: Iterator[Piece], size: int, n_readers: int
+    ) -> Iterator[tuple[Piece, ColumnLayout, Any]]:
+        """What is read of each piece, by threads if they are files."""
+
+        def unit(piece: Piece, layout: ColumnLayout, read: Reader) -> Iterator[Any]:
+            for rows in read(layout.positions, size):
+                yield piece, layout, rows
+
+        units = (
+            partial(unit, piece, layout, read)
+            for piece in pieces
+            for layout in [self._layout_of(piece)]
+            for read in piece.readers
+        )
+        if n_readers > 1 and self._source.first.is_file:
+            return read_ahead(units, n_readers)
+        return itertools.chain.from_iterable(begin() for begin in units)
 
     def _layout_of(self, piece: Piece) -> ColumnLayout:
         """Lay out a later piece by the names of the first one."""
@@ -240,37 +312,6 @@ class Batches(OpenedRows):
             )
         require_width(layout.width, self._layout.width, piece.source)
         return layout
-
-    def _floats(self, chunk: Any, layout: ColumnLayout, where: Location) -> Floats:
-        """Features of a chunk, all of them finite."""
-        block = self._finite(chunk, layout, where)
-        above = self._options.above
-        return (
-            block if above is None else (block > np.float64(above)).astype(np.float32)
-        )
-
-    def _finite(self, chunk: Any, layout: ColumnLayout, where: Location) -> Floats:
-        block = to_floats(chunk, layout, where)
-        if self._order is not None:
-            block = np.ascontiguousarray(block[:, self._order])
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = block.sum()
-        if np.isfinite(total):
-            return block
-        bad = ~np.isfinite(block).all(axis=1)  # a sum of finite values may overflow
-        count = int(bad.sum())
-        if count == 0:
-            return block
-        if self._options.on_invalid == "drop":
-            return block[~bad]
-        more = "" if where.row + len(block) == self.n_rows else "at least "
-        rows = "1 row contains" if count == 1 else f"{count} rows contain"
-        raise RowsError(
-            f"{more}{rows} NaN or infinity (first: row "
-            f"{where.row + int(bad.argmax())} of the input, in {where.source}). "
-            "Nothing was added. Leave such rows out with open_rows(data, "
-            "on_invalid='drop'), or impute the missing values first."
-        )
 
 
 def require_width(n_features: int, expected: int, source: str) -> None:
@@ -301,11 +342,3 @@ class RowIndex:
     n_rows: int
     extremes: NDArray[np.float64]
     take: Callable[[Spans], Floats]
-
-
-def _slices(chunk: Any, size: int) -> Iterator[Any]:
-    if isinstance(chunk, np.ndarray):
-        yield chunk
-        return
-    for start in range(0, len(chunk), size):
-        yield chunk.slice(start, size)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from sketchlearn.errors import RowsError
-from sketchlearn.rows.paths import blaming
+from sketchlearn.rows.data_file import DataFile, blaming
 from sketchlearn.rows.pieces import Piece, guarded, schema_piece
+from sketchlearn.rows.values import require_exact_digits
 
 __all__ = ["csv_piece"]
 
@@ -24,22 +23,20 @@ _MISSING = ("", "na", "n/a", "#n/a", "null", "none", "?", "-")
 
 
 def csv_piece(
-    path: Path,
+    file: DataFile,
     encoded: Mapping[str, pa.DataType],
     header: bool | None,
     ids: str | int | None = None,
 ) -> Piece:
     """Open an existing CSV file; see :func:`sketchlearn.rows.files.file_piece`."""
     csv = importlib.import_module("pyarrow.csv")
-    reading = csv.ReadOptions(
-        block_size=CSV_BLOCK_BYTES, autogenerate_column_names=header is False
-    )
-    with blaming(path), csv.open_csv(path, read_options=reading) as first:
+    options = _options(file, header)
+    with blaming(file), csv.open_csv(file.open_text(), **options) as first:
         found = first.schema
         names = list(found.names)
     if header is None and _may_be_row(names):
         raise RowsError(
-            f"the first line of {str(path)!r} holds numbers: names, or a row? Open it "
+            f"the first line of {file.text!r} holds numbers: names, or a row? Open it "
             "with open_rows(path, header=False) if it is a row (columns are then named "
             "f0, f1 and so on), or header=True if these are names."
         )
@@ -58,17 +55,30 @@ def csv_piece(
         kept = {*encoded, ids}
         checked = [name for name in names if name in whole and name not in kept]
         row = 0
-        with blaming(path):
-            file = csv.open_csv(path, read_options=reading, convert_options=convert)
-        with file:
-            for batch in guarded(iter(file), partial(blaming, path)):
-                _require_exact(batch, checked, row, path)
+        with blaming(file):
+            text = file.open_text()
+            batches = csv.open_csv(text, convert_options=convert, **options)
+        with batches:
+            for batch in guarded(iter(batches), partial(blaming, file)):
+                require_exact_digits(batch, checked, row, file.text)
                 row += len(batch)
                 yield batch
+        text.close()  # not before the end: the reader reads ahead of what it yields
 
     schema = pa.schema([(name, types[name]) for name in found.names])
-    with blaming(path):  # a damaged name cannot be decoded
-        return schema_piece(repr(str(path)), schema, read)
+    with blaming(file):  # a damaged name cannot be decoded
+        return schema_piece(repr(file.text), schema, read)
+
+
+def _options(file: DataFile, header: bool | None) -> dict[str, Any]:
+    """How to read the lines of a file, and what is between their values."""
+    csv = importlib.import_module("pyarrow.csv")
+    return {
+        "read_options": csv.ReadOptions(
+            block_size=CSV_BLOCK_BYTES, autogenerate_column_names=header is False
+        ),
+        "parse_options": csv.ParseOptions(delimiter="\t" if file.is_tabbed else ","),
+    }
 
 
 def _read_as(field: pa.Field) -> pa.DataType:
@@ -114,19 +124,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _require_exact(
-    batch: pa.RecordBatch, names: Sequence[str], row: int, path: Path
-) -> None:
-    for name in names:
-        values = batch.column(name).to_numpy(zero_copy_only=False)
-        large = np.abs(values) >= 2**53
-        if large.any():
-            raise RowsError(
-                f"row {row + int(large.argmax())} of {str(path)!r}, column {name!r}: "
-                "a whole number of 2**53 or more cannot be represented exactly as "
-                "float64 for certain. Nothing was added. Write this column with a "
-                "decimal point to accept rounding, or leave it out with "
-                "open_rows(path, columns=[...])."
-            )

@@ -1,4 +1,4 @@
-"""Files: tables and arrays on disk, read piece by piece out of core.
+"""Files: tables and arrays on disk or behind URLs, read piece by piece out of core.
 
 This module streams the columns it is asked for; what a value means, and whether it may
 become a feature, is decided in :mod:`sketchlearn.rows.values`.
@@ -6,9 +6,10 @@ become a feature, is decided in :mod:`sketchlearn.rows.values`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,16 @@ import pyarrow as pa
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.csv_files import csv_piece
+from sketchlearn.rows.data_file import DataFile, blaming
+from sketchlearn.rows.json_lines import json_lines_piece
 from sketchlearn.rows.parquet import parquet_piece
-from sketchlearn.rows.paths import blaming, format_of
 from sketchlearn.rows.pieces import Piece, array_piece, guarded, schema_piece
 
 __all__ = ["file_piece"]
 
 
 def file_piece(
-    path: Path,
+    file: DataFile,
     encoded: Mapping[str, pa.DataType],
     header: bool | None = None,
     ids: str | int | None = None,
@@ -33,7 +35,7 @@ def file_piece(
 
     Parameters
     ----------
-    path : Path
+    file : DataFile
         An existing file.
     encoded : mapping of column name to Arrow type
         Types in which to read columns of text files that will be one-hot encoded.
@@ -42,58 +44,82 @@ def file_piece(
     ids : str or int, optional
         Column of text files that holds ids: integers or text, and no decimals.
     """
-    kind = format_of(path)
-    if header is not None and kind != "CSV":
-        raise RowsError(f"header is for CSV files; {str(path)!r} is none.")
-    if kind == "Parquet":
-        return parquet_piece(path)
-    if kind == "CSV":
-        return csv_piece(path, encoded, header, ids)
-    return _arrow_piece(path) if kind == "Arrow" else _npy_piece(path)
+    if header is not None and file.format != "CSV":
+        raise RowsError(f"header is for CSV files; {file.text!r} is none.")
+    return replace(_piece(file, encoded, header, ids), is_file=True)
 
 
-def _arrow_piece(path: Path) -> Piece:
-    def start(source: Callable[[str], Any], **options: Any) -> Any:
+def _piece(
+    file: DataFile,
+    encoded: Mapping[str, pa.DataType],
+    header: bool | None,
+    ids: str | int | None,
+) -> Piece:
+    if file.format == "Parquet":
+        return parquet_piece(file)
+    if file.format == "CSV":
+        return csv_piece(file, encoded, header, ids)
+    if file.format == "JSON Lines":
+        return json_lines_piece(file, encoded, ids)
+    return _arrow_piece(file) if file.format == "Arrow" else _npy_piece(file)
+
+
+def _arrow_piece(file: DataFile) -> Piece:
+    @contextmanager
+    def start(mapped: bool, **options: Any) -> Iterator[Any]:
         chosen = pa.ipc.IpcReadOptions(**options)
-        try:
-            return pa.ipc.open_file(source(str(path)), options=chosen)
-        except pa.ArrowInvalid:
-            return pa.ipc.open_stream(source(str(path)), options=chosen)
+        with ExitStack() as stack:
+            source = stack.enter_context(file.open(mapped=mapped))
+            try:
+                opened = pa.ipc.open_file(source, options=chosen)
+            except pa.ArrowInvalid:
+                source.seek(0)
+                opened = pa.ipc.open_stream(source, options=chosen)
+            yield stack.enter_context(opened)
 
-    with blaming(path), start(pa.memory_map) as file:
-        schema = file.schema
-        indexed = hasattr(file, "get_batch")
-        n_rows = file.count_rows() if indexed else None
+    with blaming(file), start(mapped=True) as opened:
+        schema = opened.schema
+        indexed = hasattr(opened, "get_batch")
+        # Far away, counting would fetch the whole file.
+        is_counted = indexed and not file.is_remote
+        n_rows = opened.count_rows() if is_counted else None
         # One batch is mapped, as it may not fit; many are read and freed in turn.
-        source = pa.OSFile
-        if indexed and file.num_record_batches == 1:
-            source = pa.memory_map
+        mapped = indexed and opened.num_record_batches == 1
 
     def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
         names = [schema.names[position] for position in positions]
-        with blaming(path):
-            file = start(source, included_fields=list(positions))
-        if indexed:
-            batches = (file.get_batch(i) for i in range(file.num_record_batches))
-        else:
-            batches = iter(file)
-        with file:
-            for batch in guarded(batches, partial(blaming, path)):
+        with ExitStack() as stack:
+            with blaming(file):
+                opened = stack.enter_context(
+                    start(mapped, included_fields=list(positions))
+                )
+            for batch in guarded(_batches(opened), partial(blaming, file)):
                 yield batch.select(names)
 
-    with blaming(path):  # a damaged name cannot be decoded
-        return schema_piece(repr(str(path)), schema, read, n_rows)
+    with blaming(file):  # a damaged name cannot be decoded
+        return schema_piece(repr(file.text), schema, read, n_rows)
 
 
-def _npy_piece(path: Path) -> Piece:
+def _batches(opened: Any) -> Iterator[pa.RecordBatch]:
+    if not hasattr(opened, "get_batch"):
+        return iter(opened)
+    return (opened.get_batch(i) for i in range(opened.num_record_batches))
+
+
+def _npy_piece(file: DataFile) -> Piece:
+    source = repr(file.text)
+    if file.is_remote:
+        raise RowsError(
+            f"cannot read {source}: .npy files are mapped into memory, which takes a "
+            "file on this machine. Copy it here, or write it as Parquet."
+        )
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(file.address, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a damaged header raises errors of many kinds
         raise RowsError(
-            f"cannot read {str(path)!r} as NumPy: it is damaged, or holds objects "
+            f"cannot read {source} as NumPy: it is damaged, or holds objects "
             "instead of numbers. Save it again with numpy.save(path, float_array)."
         ) from error
-    source = f"{str(path)!r}"
     if not isinstance(array, np.ndarray):
         raise RowsError(f"{source} is not one array; save it with numpy.save.")
 

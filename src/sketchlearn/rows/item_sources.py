@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.columns import find_positions
+from sketchlearn.rows.columns import find_positions, lay_out_columns
+from sketchlearn.rows.datasets import from_engine
 from sketchlearn.rows.ids import Place, arrow_of
 from sketchlearn.rows.item_blocks import (
     BLOCK_IDS,
@@ -25,8 +26,15 @@ from sketchlearn.rows.item_blocks import (
     blocks_of_sparse,
 )
 from sketchlearn.rows.kinds import RowsKind, kind_of
-from sketchlearn.rows.options import RowOptions
-from sketchlearn.rows.sources import Source, claim_stream, open_source
+from sketchlearn.rows.options import row_options
+from sketchlearn.rows.pieces import Dataset
+from sketchlearn.rows.sources import (
+    Source,
+    claim_stream,
+    open_source,
+    owned,
+    require_here,
+)
 
 __all__ = ["ItemSource", "describe_items"]
 
@@ -37,18 +45,11 @@ _TABLE_KINDS = {
     RowsKind.ARROW,
     RowsKind.LAZY,
     RowsKind.DATASET,
+    RowsKind.QUERY,
     RowsKind.ARROW_STREAM,
 }
 
-_ALL_COLUMNS = RowOptions(
-    columns=None,
-    is_whole=True,
-    encodings={},
-    on_invalid="raise",
-    progress=None,
-    n_features=None,
-    batch_rows=None,
-)
+_ALL_COLUMNS = row_options()
 
 Column = str | int | None
 
@@ -70,6 +71,10 @@ class ItemSource:
         Number of rows, if it is known without reading.
     n_items : int or None
         Number of items, where rows are written out.
+    dataset : Dataset, optional
+        The dataset of an engine, whose workers read the rows.
+    column : str, int or None
+        Its column of ids.
     """
 
     text: str
@@ -77,17 +82,22 @@ class ItemSource:
     once: bool = False
     n_rows: int | None = None
     n_items: int | None = None
+    dataset: Dataset | None = None
+    column: Column = None
 
 
 def describe_items(data: Any, column: Column, header: bool | None) -> ItemSource:
     """Tell what an input is; see :func:`sketchlearn.rows.open_items.open_items`."""
     kind = kind_of(data)
     is_column = isinstance(data, pa.Array | pa.ChunkedArray)
-    is_files = kind is RowsKind.FILES and not _is_list_of_text(data)
+    is_named = column is not None  # then texts are not ids, but files
+    is_files = kind is RowsKind.FILES and (is_named or not _is_list_of_text(data))
     if is_files or (kind in _TABLE_KINDS and not is_column):
         return _table(data, column, header, is_files)
     if header is not None:
         raise RowsError("header is for CSV files; leave it out for other data.")
+    if kind is RowsKind.ENGINE:
+        return _engine(data, column)
     if kind in (RowsKind.BATCHES, RowsKind.ITERATOR):
         return _batches(data, column)
     if column is not None:
@@ -204,6 +214,26 @@ def _table(
     return ItemSource(source.text, start, once=source.once, n_rows=source.n_rows)
 
 
+def _engine(data: Any, column: Column) -> ItemSource:
+    """A column of ids of a dataset of an engine; without its name, counts."""
+    piece = from_engine(data, ids=True)
+    if column is None and len(piece.types) == 1 and piece.names is not None:
+        (column,) = piece.names
+    n_items = None
+    if column is not None:
+        chosen: Any = [column]
+        find_positions(piece, chosen)
+    elif piece.names is not None or piece.types:
+        n_items = len(lay_out_columns(piece, None, {}).positions)
+    return ItemSource(
+        piece.source,
+        lambda row: piece.read([], 0),
+        n_items=n_items,
+        dataset=piece.dataset,
+        column=column,
+    )
+
+
 def _counts(source: Source) -> ItemSource:
     try:
         return _dense(Batches(source, _ALL_COLUMNS))
@@ -227,10 +257,12 @@ def _batches(data: Iterable[Any], column: Column) -> ItemSource:
                 rest = itertools.chain([batch], batches)
                 yield from _one_by_one(rest, f"a {type(data).__name__}", row)
                 return
+            own = owned(batch, data)
             try:
-                part = describe_items(batch, column, None)
+                part = describe_items(own, column, None)
             except RowsError as error:
                 raise RowsError(f"batch {number}: {error}") from error
+            require_here(part.dataset, number, part.text)
             for block in part.start(row):
                 yield block
                 row += block.n_rows

@@ -11,12 +11,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import scipy.sparse
 
-__all__ = ["OpenedRows", "RowsKind", "is_in_memory", "kind_of"]
+__all__ = ["OpenedRows", "RowsKind", "engine_of", "is_in_memory", "kind_of"]
 
 
 class OpenedRows(ABC):
@@ -57,12 +57,16 @@ class RowsKind(Enum):
     """A polars LazyFrame, whose rows may be in files."""
     DATASET = auto()
     """An Arrow dataset, likewise."""
+    QUERY = auto()
+    """A query of DuckDB, ibis or Daft, which is run anew for every reading."""
     ARROW_STREAM = auto()
     """A reader, or anything else with ``__arrow_c_stream__``: read once."""
     ITERATOR = auto()
     """A generator of batches: read once."""
     BATCHES = auto()
     """A list, or another collection, of batches."""
+    ENGINE = auto()
+    """A dataset of Dask, Ray or Spark: its rows are read where they are."""
     UNKNOWN = auto()
 
     @property
@@ -77,6 +81,12 @@ class RowsKind(Enum):
 
 
 _READ_ONCE = {RowsKind.OPENED_STREAM, RowsKind.ARROW_STREAM, RowsKind.ITERATOR}
+_STREAMS = {
+    RowsKind.LAZY,
+    RowsKind.DATASET,
+    RowsKind.QUERY,
+    RowsKind.ARROW_STREAM,
+}
 _VALIDATED = {
     RowsKind.ARRAY,
     RowsKind.LIST,
@@ -85,6 +95,8 @@ _VALIDATED = {
     RowsKind.POLARS,
     RowsKind.FRAME,
 }
+_QUERIES = {"duckdb", "_duckdb", "ibis", "daft"}
+"""Libraries whose tables are queries."""
 
 
 def kind_of(data: Any) -> RowsKind:
@@ -102,6 +114,8 @@ def kind_of(data: Any) -> RowsKind:
         return _kind_of_list(data)
     if isinstance(data, str | os.PathLike):
         return RowsKind.FILES
+    if engine_of(data) is not None:
+        return RowsKind.ENGINE
     table = _kind_of_table(data)
     if table is not None:
         return table
@@ -112,6 +126,18 @@ def kind_of(data: Any) -> RowsKind:
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes | bytearray):
         return RowsKind.BATCHES
     return RowsKind.UNKNOWN
+
+
+def engine_of(data: Any) -> Literal["dask", "ray", "spark"] | None:
+    """Name of the engine that a dataset belongs to; None for anything else."""
+    libraries = _libraries_of(data)
+    if "dask" in libraries and hasattr(type(data), "to_delayed"):  # and no Bag
+        return "dask" if hasattr(type(data), "ndim") else None
+    if "ray" in libraries and hasattr(type(data), "map_batches"):
+        return "ray"
+    if "pyspark" in libraries and hasattr(type(data), "mapInArrow"):
+        return "spark"
+    return None
 
 
 def is_in_memory(data: Any) -> bool:
@@ -128,15 +154,20 @@ def _kind_of_list(data: list[Any] | tuple[Any, ...]) -> RowsKind:
     first = data[0]
     if isinstance(first, str | os.PathLike):
         return RowsKind.FILES
-    streams = (RowsKind.LAZY, RowsKind.DATASET, RowsKind.ARROW_STREAM)
-    if len(getattr(first, "shape", ())) >= 2 or _kind_of_table(first) in streams:
+    if engine_of(first) is not None:
+        return RowsKind.BATCHES
+    if _kind_of_table(first) in _STREAMS or len(getattr(first, "shape", ())) >= 2:
         return RowsKind.BATCHES
     return RowsKind.LIST
 
 
+def _libraries_of(data: Any) -> set[str]:
+    return {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
+
+
 def _kind_of_table(data: Any) -> RowsKind | None:
     """What a table or tensor of some library is; None for anything else."""
-    libraries = {kind.__module__.partition(".")[0] for kind in type(data).__mro__}
+    libraries = _libraries_of(data)
     if scipy.sparse.issparse(data):
         return RowsKind.SPARSE
     if "pandas" in libraries and hasattr(data, "iloc"):
@@ -150,6 +181,8 @@ def _kind_of_table(data: Any) -> RowsKind | None:
         return RowsKind.ARROW
     if "pyarrow" in libraries and hasattr(data, "scanner"):
         return RowsKind.DATASET
+    if libraries & _QUERIES and hasattr(type(data), "select"):
+        return RowsKind.QUERY  # whose shape would be computed by running it
     if not hasattr(data, "__arrow_c_stream__"):
         return None
     if len(getattr(data, "shape", ())) == 1:

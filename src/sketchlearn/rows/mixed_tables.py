@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.columns import find_positions
 from sketchlearn.rows.sources import open_source
+from sketchlearn.rows.values import as_record_batch
 
 __all__ = ["mixed_table"]
 
@@ -42,7 +43,10 @@ def mixed_table(frame: Any) -> NDArray[Any]:
     source = open_source(frame, {})
     piece = source.first
     positions = find_positions(piece, None)
-    batches = list(piece.read(positions, _FRAME_ROWS))
+    batches = [
+        as_record_batch(batch) if isinstance(batch, np.ndarray) else batch
+        for batch in piece.read(positions, _FRAME_ROWS)
+    ]
     if not batches:
         return np.empty((0, len(positions)))
     names = None if piece.names is None else [piece.names[i] for i in positions]

@@ -12,6 +12,8 @@ from sketchlearn.rows.item_blocks import ItemBlock
 from sketchlearn.rows.item_sources import ItemSource, describe_items
 from sketchlearn.rows.items import ItemRows
 from sketchlearn.rows.kinds import OpenedRows
+from sketchlearn.rows.options import check_jobs
+from sketchlearn.rows.pieces import Dataset
 from sketchlearn.rows.sources import refuse_empty
 from sketchlearn.rows.vocabulary import Vocabulary, VocabularyFit
 
@@ -36,6 +38,8 @@ class ItemBatches(OpenedRows):
         Number of items: of the vocabulary, or of the columns of a table; None if open.
     progress : bool or None
         Whether progress is to be shown while they are sketched.
+    n_jobs : int or None
+        Threads to sketch them with.
     """
 
     def __init__(
@@ -45,9 +49,10 @@ class ItemBatches(OpenedRows):
         *,
         fit: bool = False,
         progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.source, self.n_rows = source.text, source.n_rows
-        self.progress = progress
+        self.progress, self.n_jobs = progress, n_jobs
         self._source, self._vocabulary, self._fit = source, vocabulary, fit
         self._is_spent = False
         self.n_items = source.n_items
@@ -71,6 +76,16 @@ class ItemBatches(OpenedRows):
     def vocabulary(self) -> Vocabulary | None:
         """The vocabulary: as declared, or found by a whole pass; None while open."""
         return self._vocabulary
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The dataset of an engine whose rows these are: they are not read here."""
+        return self._source.dataset
+
+    @property
+    def column(self) -> str | int | None:
+        """The column of ids of that dataset, if it has others."""
+        return self._source.column
 
     @property
     def collects(self) -> bool:
@@ -129,6 +144,7 @@ def open_items(
     vocabulary: Any = None,
     header: bool | None = None,
     progress: bool | None = None,
+    n_jobs: int | None = None,
 ) -> ItemBatches:
     """Open ids, sets of ids or a table of counts as rows of items.
 
@@ -138,15 +154,16 @@ def open_items(
         A stream of ids, one item a row: a list, tuple, NumPy array, Series, Arrow
         array, or a generator of ids. Rows of several items: a list of sets, lists,
         tuples or arrays of ids, a column of lists, or a generator of sets; an id that a
-        list has twice counts twice. With ``column``: a path, glob, folder or list of
-        :class:`~pathlib.Path` of Parquet, CSV or Arrow files, a frame, an Arrow
-        table, reader or dataset, a polars LazyFrame, anything with
-        ``__arrow_c_stream__``. Counts of items: a SciPy sparse matrix, a 2-D array, or
-        a table without ``column`` (one with a single column holds ids). A
-        generator or list of such batches; of a generator, each list or tuple is a
-        batch. A single text is a path, and a list of texts are ids.
+        list has twice counts twice. With ``column``: a path, URL, glob, folder or list
+        of these of Parquet, CSV, JSON Lines or Arrow files, a frame, an Arrow table,
+        reader or dataset, a polars LazyFrame, a query of DuckDB, ibis or Daft,
+        anything with ``__arrow_c_stream__``. Counts of items: a SciPy sparse matrix,
+        a 2-D array, or a table without ``column`` (one with a single column holds
+        ids). A generator or list of such batches; of a generator, each list or tuple
+        is a batch. A single text is a path, and a list of texts are ids where no
+        ``column`` is named.
     column : str, or int for data without names
-        The column of ids, or of lists of ids. Only it is read. Of a CSV file, ids are
+        The column of ids, or of lists of ids. Only it is read. Of a text file, ids are
         integers if its first rows are, and texts otherwise.
     vocabulary : int, ids, Vocabulary, "fit" or None
         How many items there are, whose ids are 0, 1, 2 and so on; or a list of their
@@ -156,6 +173,8 @@ def open_items(
         As in :func:`~sketchlearn.open_rows`.
     progress : bool, optional
         Show progress on stderr if that is a terminal, while the rows are sketched.
+    n_jobs : int, optional
+        As in :func:`~sketchlearn.open_rows`.
 
     Returns
     -------
@@ -167,7 +186,7 @@ def open_items(
         If, now or while they are read, an id is missing, of another kind or not in the
         vocabulary, or a count is negative or not whole.
     MissingFileError
-        If a path or glob matches no file.
+        If a path, URL or glob matches no file.
 
     Examples
     --------
@@ -179,10 +198,10 @@ def open_items(
     (2, [[2, 0]])
     """
     if isinstance(data, ItemBatches):
-        if (column, vocabulary, header) != (None, None, None):
+        if (column, vocabulary, header, n_jobs) != (None, None, None, None):
             raise RowsError(
-                "these items are open already; pass column, vocabulary and header "
-                "where they are opened."
+                "these items are open already; pass column, vocabulary, header and "
+                "n_jobs where they are opened."
             )
         return data
     fit = isinstance(vocabulary, str)
@@ -196,4 +215,5 @@ def open_items(
     elif vocabulary is not None and not fit:
         known = Vocabulary(vocabulary)
     source = describe_items(data, column, header)
-    return ItemBatches(source, known, fit=fit, progress=progress)
+    jobs = check_jobs(n_jobs)
+    return ItemBatches(source, known, fit=fit, progress=progress, n_jobs=jobs)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.batches import Batches, require_width
-from sketchlearn.rows.columns import Columns, check_columns, check_encodings
-from sketchlearn.rows.options import RowOptions
+from sketchlearn.rows.columns import Columns
+from sketchlearn.rows.options import row_options
 from sketchlearn.rows.sources import open_source
 
 __all__ = ["open_rows"]
@@ -26,19 +26,23 @@ def open_rows(
     n_features: int | None = None,
     batch_rows: int | None = None,
     above: float | None = None,
+    n_jobs: int | None = None,
 ) -> Batches:
     """Open any supported input as batches of rows, without reading it yet.
 
     Parameters
     ----------
     data : rows
-        NumPy array, nested list, pandas or polars frame, polars LazyFrame, Arrow
-        table, reader or dataset, anything with ``__arrow_c_stream__``, SciPy sparse
-        matrix, torch tensor; a generator or list of such batches; or a path, glob,
-        folder or list of paths of Parquet, CSV, Arrow (Feather) or ``.npy`` files.
-        Numbers of a CSV file are read as float64. An iterator is opened only once;
-        of those over lists, maps and zips, which Python does not let one watch, the
-        last eight that were not read to their end are remembered.
+        NumPy array, nested list, pandas or polars frame, polars LazyFrame, a query
+        of DuckDB, ibis or Daft, Arrow table, reader or dataset, anything with
+        ``__arrow_c_stream__``, SciPy sparse matrix, torch tensor; a generator or list
+        of such batches; or a path, URL, glob, folder or list of these of Parquet, CSV,
+        TSV, JSON Lines, Arrow (Feather) or ``.npy`` files, text also compressed
+        (``.csv.gz``, ``.bz2``, ``.zst``, ``.lz4``). URLs other than ``file://`` are
+        read through fsspec (``pip install 'sketchlearn[remote]'``). Numbers of text
+        files are read as float64. A query is run anew for every reading. An iterator
+        is opened only once; of those over lists, maps and zips, which Python does not
+        let one watch, the last eight that were not read to their end are remembered.
     columns : sequence of str (or of int, for data without names), optional
         Columns to read, in this order; by default all of them but the index that
         pandas wrote beside a frame.
@@ -61,6 +65,9 @@ def open_rows(
         from 2,048 to 32,768 rows.
     above : float, optional
         Make zeros and ones of all numbers: 1 above this one, else 0.
+    n_jobs : int, optional
+        Threads to sketch the rows with; -1 for one per core. By default as many as
+        ``OMP_NUM_THREADS`` or ``threadpoolctl`` say. The sketch is the same.
 
     Returns
     -------
@@ -71,7 +78,9 @@ def open_rows(
     RowsError
         If the input, now or while it is iterated, cannot be represented exactly.
     MissingFileError
-        If a path or glob matches no file.
+        If a path, URL or glob matches no file.
+    MissingExtraError
+        If a package that reads such a URL is not installed.
 
     Examples
     --------
@@ -80,29 +89,24 @@ def open_rows(
     (2, 3, [2, 1])
     """
     if isinstance(data, Batches):
-        given = [one is not None for one in (columns, encodings, header)]
+        given = [one is not None for one in (columns, encodings, header, n_jobs)]
         other = above is not None and above != data.above
         if any(given) or other or on_invalid != "raise":
             raise RowsError(
-                "these rows are open already; pass columns, encodings, header, above "
-                "and on_invalid where they are opened."
+                "these rows are open already; pass columns, encodings, header, above, "
+                "n_jobs and on_invalid where they are opened."
             )
         if n_features is not None:
             require_width(data.n_features, n_features, data.source)
         return data
-    if on_invalid not in ("raise", "drop"):
-        raise RowsError(f"on_invalid must be 'raise' or 'drop'; got {on_invalid!r}.")
-    if batch_rows is not None and batch_rows < 1:
-        raise RowsError(f"batch_rows must be at least 1; got {batch_rows}.")
-    known = check_encodings(encodings)
-    options = RowOptions(
-        columns=check_columns(columns),
-        is_whole=columns is None,
-        encodings=known,
+    options = row_options(
+        columns=columns,
+        encodings=encodings,
         on_invalid=on_invalid,
         progress=progress,
         n_features=n_features,
         batch_rows=batch_rows,
         above=above,
+        n_jobs=n_jobs,
     )
-    return Batches(open_source(data, known, header=header), options)
+    return Batches(open_source(data, options.encodings, header=header), options)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import RowsError
 
 __all__ = [
+    "Dataset",
     "Index",
     "Piece",
     "Reader",
@@ -56,6 +57,12 @@ class Piece:
         What the file itself says of its rows.
     left_out : frozenset of str
         Columns that are read only where they are asked for.
+    dataset : Dataset, optional
+        The dataset of an engine, whose workers read the rows.
+    is_file : bool
+        Whether any thread may read it.
+    cuts : tuple of callable
+        Readers of its parts, in their order, where they can be read apart.
     """
 
     source: str
@@ -66,6 +73,14 @@ class Piece:
     once: bool = False
     index: Index | None = None
     left_out: frozenset[str] = frozenset()
+    dataset: Dataset | None = None
+    is_file: bool = False
+    cuts: tuple[Reader, ...] = ()
+
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """What reads the whole piece, one after the other."""
+        return self.cuts or (self.read,)
 
     @property
     def usual_names(self) -> tuple[str, ...] | None:
@@ -92,6 +107,26 @@ class Index:
 
     extremes: Callable[[Sequence[int]], NDArray[np.float64] | None]
     take: Callable[[Sequence[int], Spans, int], Iterator[tuple[int, Any]]]
+
+
+@final
+@dataclass(frozen=True)
+class Dataset:
+    """Rows that an engine holds.
+
+    Parameters
+    ----------
+    engine : {"dask", "ray", "spark"}
+        Which one.
+    data : object
+        Its own object.
+    array_column : str, optional
+        The only column, where its values are arrays and make the rows.
+    """
+
+    engine: str
+    data: Any
+    array_column: str | None = None
 
 
 def array_piece(

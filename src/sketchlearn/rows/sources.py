@@ -10,20 +10,30 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn, final
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
+import scipy.sparse
 
-from sketchlearn.errors import RowsError
-from sketchlearn.rows import arrays, tables
+from sketchlearn.errors import NoRowsError, RowsError
+from sketchlearn.rows import arrays, queries, tables
+from sketchlearn.rows.datasets import from_engine
 from sketchlearn.rows.files import file_piece
 from sketchlearn.rows.kinds import RowsKind, kind_of
 from sketchlearn.rows.paths import find_files
-from sketchlearn.rows.pieces import Piece
+from sketchlearn.rows.pieces import Dataset, Piece
 
-__all__ = ["Source", "claim_stream", "open_source", "refuse_empty"]
+__all__ = [
+    "Delivered",
+    "Source",
+    "claim_stream",
+    "open_source",
+    "owned",
+    "refuse_empty",
+    "require_here",
+]
 
 _READERS: dict[RowsKind, Callable[[Any], Piece]] = {
     RowsKind.ARRAY: arrays.from_array,
@@ -37,7 +47,9 @@ _READERS: dict[RowsKind, Callable[[Any], Piece]] = {
     RowsKind.ARROW: tables.from_arrow,
     RowsKind.COLUMN: tables.from_column,
     RowsKind.DATASET: tables.from_dataset,
+    RowsKind.QUERY: queries.from_query,
     RowsKind.ARROW_STREAM: tables.from_stream,
+    RowsKind.ENGINE: from_engine,
 }
 
 _OPENED: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -48,6 +60,8 @@ _HELD: dict[int, Any] = {}
 they are read to their end: another one cannot take their identity meanwhile."""
 
 _MOST_HELD = 8
+
+_CLAIMING = Lock()
 
 
 @final
@@ -140,27 +154,58 @@ def open_source(
 def refuse_empty(source: str, dropped: int = 0) -> NoReturn:
     """Say that there are no rows, or none left."""
     if dropped:
-        raise RowsError(
+        raise NoRowsError(
             f"0 rows are left of {source}: all {dropped} contain NaN or infinity, and "
             "on_invalid='drop' leaves them out. Nothing was added."
         )
-    raise RowsError(f"0 rows in {source}; at least 1 is needed. Nothing was added.")
+    raise NoRowsError(f"0 rows in {source}; at least 1 is needed. Nothing was added.")
 
 
 def claim_stream(stream: Any) -> None:
     """Refuse an iterator that was opened before: its first rows are gone."""
-    if id(stream) in _OPENED or id(stream) in _HELD:
+    with _CLAIMING:
+        if id(stream) in _OPENED or id(stream) in _HELD:
+            raise RowsError(
+                f"this {type(stream).__name__} was opened before and cannot be read "
+                "twice: its first rows would be missing. Make a new one, or pass an "
+                "array, a frame, a list of batches or files."
+            )
+        try:
+            _OPENED[id(stream)] = stream
+        except TypeError:  # map, zip, and iterators over lists
+            _HELD[id(stream)] = stream
+            while len(_HELD) > _MOST_HELD:
+                del _HELD[next(iter(_HELD))]
+
+
+def require_here(dataset: Dataset | None, number: int, source: str) -> None:
+    """Refuse a batch whose rows are with an engine."""
+    if dataset is not None:
         raise RowsError(
-            f"this {type(stream).__name__} was opened before and cannot be read "
-            "twice: its first rows would be missing. Make a new one, or pass an "
-            "array, a frame, a list of batches or files."
+            f"batch {number} is {source}: datasets of an engine are not read one after "
+            "the other. Nothing was added. Put them together in the engine first "
+            "(concat, union), or sketch each and merge the sketches."
         )
-    try:
-        _OPENED[id(stream)] = stream
-    except TypeError:  # map, zip, and iterators over lists
-        _HELD[id(stream)] = stream
-        while len(_HELD) > _MOST_HELD:
-            del _HELD[next(iter(_HELD))]
+
+
+@final
+class Delivered(Iterator[Any]):
+    """Batches that nobody fills again: each is in memory of its own."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = iter(batches)
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+
+def owned(batch: Any, batches: Any) -> Any:
+    """A batch in memory of its own: who makes batches may fill one array again."""
+    if isinstance(batches, list | tuple | Delivered):
+        return batch
+    copy = getattr(batch, "clone" if hasattr(batch, "detach") else "copy", None)
+    is_mutable = hasattr(batch, "__array__") or scipy.sparse.issparse(batch)
+    return copy() if is_mutable and callable(copy) else batch
 
 
 def _describe(
@@ -195,17 +240,20 @@ def _file_source(
     header: bool | None,
     ids: str | int | None,
 ) -> Source:
-    paths, text = find_files(data)
+    files, text = find_files(data)
     encoded = {name: _text_type(known.type) for name, known in encodings.items()}
 
     def pieces() -> Iterator[Piece]:
-        return (file_piece(path, encoded, header, ids) for path in paths)
+        return (file_piece(file, encoded, header, ids) for file in files)
 
     n_rows: int | None = None
-    if not any(".csv" in Path(path).name.lower() for path in paths):
-        counts = [piece.n_rows for piece in pieces()]
+    if not any(file.is_text for file in files):
+        opened = list(pieces())
+        counts = [piece.n_rows for piece in opened]
         known = [count for count in counts if count is not None]
         n_rows = sum(known) if len(known) == len(counts) else None
+        if all(file.is_remote for file in files):  # where every look takes its time
+            return Source(text, lambda: iter(opened), n_rows=n_rows)
     return Source(text, pieces, n_rows=n_rows)
 
 
@@ -222,10 +270,12 @@ def _batch_source(data: Iterable[Any]) -> Source:
 
     def pieces() -> Iterator[Piece]:
         for number, batch in enumerate(data):
+            own = owned(batch, data)
             try:
-                piece = _to_piece(batch) or _refuse_kind(batch)
+                piece = _to_piece(own) or _refuse_kind(own)
             except RowsError as error:
                 raise RowsError(f"batch {number}: {error}") from error
+            require_here(piece.dataset, number, piece.source)
             source = f"batch {number} ({piece.source})"
             yield dataclasses.replace(piece, source=source)
         _HELD.pop(id(data), None)  # opened again it has no rows, which is refused
@@ -240,7 +290,8 @@ def _refuse_kind(data: Any) -> NoReturn:
         )
     raise RowsError(
         f"cannot read rows from a {type(data).__name__}. Pass a NumPy array, a nested "
-        "list, a pandas or polars frame, an Arrow table, a SciPy sparse matrix, a "
-        "torch tensor, a generator of such batches, or a path, glob or folder of "
-        "Parquet, CSV, Arrow or .npy files."
+        "list, a pandas or polars frame, an Arrow table, a DuckDB, ibis or Daft query, "
+        "a SciPy sparse matrix, a torch tensor, a generator of such batches, a path, "
+        "URL, glob or folder of Parquet, CSV, JSON Lines, Arrow or .npy files, or a "
+        "dataset of Dask, Ray or Spark."
     )

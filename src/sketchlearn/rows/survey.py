@@ -8,7 +8,7 @@ by its first rows; they are all of them if it is short.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -17,9 +17,19 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import RowRangeError
 from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.pieces import Spans
 from sketchlearn.rows.values import Floats
 
-__all__ = ["LARGEST", "Survey", "name_large_value", "survey_rows"]
+__all__ = [
+    "LARGEST",
+    "Survey",
+    "block_rows",
+    "name_large_value",
+    "plan_extremes",
+    "require_moderate_rows",
+    "sample_spans",
+    "survey_rows",
+]
 
 LARGEST = 2.0**480
 """Values beyond have no variance in float64."""
@@ -71,7 +81,7 @@ def survey_rows(
     reading : iterable of the batches, optional
         What to read them through, where somebody wants to watch.
     """
-    size = max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // batches.n_features))
+    size = block_rows(batches.n_features)
     found = _Sample(size)
     if not batches.is_repeatable:
         first = batches.peek(first_rows + 1)
@@ -80,15 +90,41 @@ def survey_rows(
     index = batches.index()
     if index is None:
         for batch in batches if reading is None else reading:
-            found.add(batch)
+            if len(batch):  # and not all of them left out
+                found.add(batch)
+        if found.is_empty:
+            next(iter(batches))  # says that there are none, or that all are left out
         return found.survey(is_whole=True)
-    step = size
-    while index.n_rows > BLOCKS * step:
-        step *= 2
-    spans = [(start, start + size) for start in range(0, index.n_rows, step)]
-    some = index.take(spans).astype(np.float64)
+    some = index.take(sample_spans(index.n_rows, size)).astype(np.float64)
     low, high = index.extremes + 0.0  # -0.0 becomes 0.0
     return Survey(low, high, some, index.n_rows, is_whole=True)
+
+
+def block_rows(n_features: int) -> int:
+    """Rows in a block of a sample: fewer if they are wide."""
+    return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
+
+
+def sample_spans(n_rows: int, size: int) -> Spans:
+    """Where the blocks of a sample lie: (start, stop), the last of them cut short.
+
+    Examples
+    --------
+    >>> sample_spans(35, 4)
+    [(0, 4), (8, 12), (16, 20), (24, 28), (32, 35)]
+    """
+    step = size
+    while n_rows > BLOCKS * step:
+        step *= 2
+    return [(at, min(at + size, n_rows)) for at in range(0, n_rows, step)]
+
+
+def plan_extremes(
+    low: NDArray[np.float64], high: NDArray[np.float64], some: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What a plan may know of rows: their range, and the quartiles of a sample."""
+    quartiles = np.quantile(some, [0.25, 0.75], axis=0, method="nearest")
+    return np.concatenate([low[None], high[None], quartiles])
 
 
 def name_large_value(batches: Batches, *, first_rows: int, source: str) -> None:
@@ -105,17 +141,24 @@ def name_large_value(batches: Batches, *, first_rows: int, source: str) -> None:
     """
     row, rows = 0, batches if batches.is_repeatable else [batches.peek(first_rows)]
     for batch in rows:
-        large = np.argwhere(np.abs(batch) > LARGEST)
-        if len(large):
-            index, column = large[0].tolist()
-            name = column if batches.names is None else repr(batches.names[column])
-            raise RowRangeError(
-                f"row {row + index} of {source}, column {name}: the magnitude is "
-                f"beyond {LARGEST:.0e}, and its square is no number in the units of "
-                "the rows. Nothing was added. Divide this column by its scale, or "
-                "leave such rows out."
-            )
+        require_moderate_rows(batch, row, batches.names, source)
         row += len(batch)
+
+
+def require_moderate_rows(
+    batch: Floats, row: int, names: Sequence[str] | None, source: str
+) -> None:
+    """Refuse rows, of which the first has a number, with a value that is too large."""
+    large = np.argwhere(np.abs(batch) > LARGEST)
+    if len(large):
+        index, column = large[0].tolist()
+        name = column if names is None else repr(names[column])
+        raise RowRangeError(
+            f"row {row + index} of {source}, column {name}: the magnitude is beyond "
+            f"{LARGEST:.0e}, and its square is no number in the units of the rows. "
+            "Nothing was added. Divide this column by its scale, or leave such rows "
+            "out."
+        )
 
 
 class _Sample:
@@ -141,6 +184,10 @@ class _Sample:
             if len(rows):
                 self._blocks.setdefault(start // self._size, []).append(rows.copy())
         self._row = end
+
+    @property
+    def is_empty(self) -> bool:
+        return self._low is None
 
     def survey(self, *, is_whole: bool) -> Survey:
         assert self._low is not None, "batches are never empty"

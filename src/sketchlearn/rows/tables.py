@@ -40,10 +40,14 @@ def from_pandas(data: Any) -> Piece:
     labels = list(data.columns)
     names = None if labels == list(range(len(labels))) else tuple(map(str, labels))
 
-    def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def read(positions: Sequence[int], batch_rows: int) -> Iterator[Any]:
         chosen = data.iloc[:, list(positions)]
+        is_array = set(chosen.dtypes) in ({np.dtype("f4")}, {np.dtype("f8")})
         for start in range(0, len(data), PANDAS_ROWS):
             part = chosen.iloc[start : start + PANDAS_ROWS]
+            if is_array:  # Arrow would look for missing values first
+                yield part.to_numpy()
+                continue
             try:
                 yield pa.RecordBatch.from_pandas(part, preserve_index=False)
             except (pa.ArrowException, TypeError) as error:
@@ -97,7 +101,8 @@ def from_dataset(data: Any) -> Piece:
             fragment_readahead=1,
         ).to_batches()
 
-    return schema_piece("an Arrow dataset", data.schema, read)
+    n_rows = data.count_rows() if _is_counted(data) else None
+    return schema_piece("an Arrow dataset", data.schema, read, n_rows)
 
 
 def from_stream(data: Any) -> Piece:
@@ -138,6 +143,14 @@ def _reader(data: Any, source: str) -> Any:
             f"{source} is not a table with columns of types Arrow knows. Pass a table "
             "or frame of numbers; Reshape your data if it is a single column."
         ) from error
+
+
+def _is_counted(dataset: Any) -> bool:
+    """Whether the files of a dataset say how many rows there are."""
+    file_format = getattr(dataset, "format", None)
+    is_filtered = getattr(dataset, "_scan_options", True)
+    told = ("parquet", "arrow", "feather")
+    return not is_filtered and getattr(file_format, "default_extname", "") in told
 
 
 def _pandas_type(data: Any, position: int, kind: Any) -> str:

@@ -6,6 +6,7 @@ Otherwise the row and column are named and refused. Messages never repeat a valu
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.columns import ColumnLayout
 
-__all__ = ["Floats", "Location", "to_floats"]
+__all__ = ["Floats", "Location", "as_record_batch", "require_exact_digits", "to_floats"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -49,6 +50,8 @@ def to_floats(rows: Any, layout: ColumnLayout, where: Location) -> Floats:
         Place of the rows in the input, for messages.
     """
     if isinstance(rows, np.ndarray):
+        if any(known is not None for known in layout.categories):
+            return to_floats(as_record_batch(rows), layout, where)
         _require_exact(rows, where)
         return np.ascontiguousarray(rows, layout.dtype)
     floats: Floats = np.empty((len(rows), layout.width), layout.dtype)
@@ -64,6 +67,39 @@ def to_floats(rows: Any, layout: ColumnLayout, where: Location) -> Floats:
             floats[np.arange(len(rows)), start + codes] = 1
             start += len(known)
     return floats
+
+
+def as_record_batch(rows: NDArray[Any]) -> pa.RecordBatch:
+    """An array as columns, NaN being a missing value of them."""
+    columns = [pa.array(column, from_pandas=True) for column in rows.T]
+    return pa.RecordBatch.from_arrays(columns, list(map(str, range(len(columns)))))
+
+
+def require_exact_digits(
+    batch: pa.RecordBatch, names: Sequence[str], row: int, source: str
+) -> None:
+    """Refuse whole numbers of text files that float64 may have rounded.
+
+    Parameters
+    ----------
+    batch : Arrow record batch
+        Rows of which the first has number ``row`` in its file.
+    names : sequence of str
+        Columns of float64 that hold whole numbers, as far as one has seen.
+    source : str
+        The file, for messages.
+    """
+    for name in names:
+        values = batch.column(name).to_numpy(zero_copy_only=False)
+        large = np.abs(values) >= 2**53
+        if large.any():
+            raise RowsError(
+                f"row {row + int(large.argmax())} of {source!r}, column {name!r}: "
+                "a whole number of 2**53 or more cannot be represented exactly as "
+                "float64 for certain. Nothing was added. Write this column with a "
+                "decimal point to accept rounding, or leave it out with "
+                "open_rows(path, columns=[...])."
+            )
 
 
 def _require_exact(values: NDArray[Any], where: Location, column: int = 0) -> None:

@@ -8,17 +8,16 @@ from functools import reduce
 from typing import final
 
 import numpy as np
+from typing_extensions import override
 
 from sketchlearn.arithmetic.exact import Int128Array
-from sketchlearn.errors import FeatureMapMismatch
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.items import OPEN_VOCABULARY, AbstractItemMap
-from sketchlearn.rows.batches import require_width
 from sketchlearn.rows.item_blocks import BLOCK_IDS, ItemBlock
 from sketchlearn.rows.items import ItemRows, Keys
-from sketchlearn.rows.kinds import OpenedRows
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary
+from sketchlearn.sketching.item_source import AbstractItemSource, listed_vocabulary
 from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.pooling.base import AbstractPooling, require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
@@ -31,7 +30,7 @@ __all__ = ["LocalItems"]
 
 
 @final
-class LocalItems(OpenedRows):
+class LocalItems(AbstractItemSource):
     """Rows of items that this process reads.
 
     Parameters
@@ -49,50 +48,45 @@ class LocalItems(OpenedRows):
 
     def __init__(self, batches: ItemBatches) -> None:
         self.batches = batches
+        self.kind = ""  # what items are named by, once they are read
         self._hold_once = False
 
     @property
+    @override
     def source(self) -> str:
-        """Short description of the input, for messages."""
         return self.batches.source
 
     @property
+    @override
     def vocabulary(self) -> Vocabulary | None:
-        """The items: as declared, or as found by sketching; None while open."""
         return self.batches.vocabulary
 
     @property
+    @override
     def hold_once(self) -> bool:
-        """Whether no row that was sketched holds an item twice, as far as is known.
-
-        Known of ids and of tables of zeros and ones.
-        """
         return self._hold_once
 
     @property
+    @override
     def is_repeatable(self) -> bool:
-        """Whether the rows can be sketched more than once."""
         return self.batches.is_repeatable
 
+    @override
     def sketch(
         self, feature_map: AbstractFeatureMap, *, pooling: str = "mean"
     ) -> Sketch:
-        """The sketch of all rows: an error leaves nothing behind.
-
-        A map of an open vocabulary takes the keys of items. One of a declared size
-        takes positions in the vocabulary that was listed for the rows.
-        """
         item_map, pool = require_item_map(feature_map), get_pooling(pooling)
         item_map.require_current()
-        listed, known = self._listed_for(item_map), self._known_to(item_map)
+        listed = listed_vocabulary(self.batches, item_map)
+        known = self._known_to(item_map)
         count = 0
-        with RowThreads() as threads:
+        with RowThreads(self.batches.n_jobs) as threads:
             workers = [_Worker(pool, item_map, listed) for _ in range(threads.count)]
             numbered = _Numbered(self.batches, known)
             for n_rows in threads.map_parts(workers, with_progress(numbered)):
                 count += n_rows
             rests = [worker.rest() for worker in workers]
-        self._hold_once = numbered.hold_once
+        self._hold_once, self.kind = numbered.hold_once, numbered.kind
         totals = [total for total in rests if total is not None]
         total = reduce(pool.combine, totals)
         return Sketch(
@@ -104,22 +98,6 @@ class LocalItems(OpenedRows):
             item_map,
             item_map.columns,
         )
-
-    def _listed_for(self, item_map: AbstractItemMap) -> Vocabulary | None:
-        """The vocabulary whose positions the map takes, if it takes positions."""
-        n_items, declared = self.batches.n_items, self.batches.declared
-        if item_map.n_features == OPEN_VOCABULARY:
-            return None
-        if n_items is None:
-            return None
-        if declared is None:
-            require_width(n_items, item_map.n_features, self.source)
-        elif n_items != item_map.n_features:
-            raise FeatureMapMismatch(
-                f"the map has {item_map.n_features} items, and the vocabulary of "
-                f"{self.source} has {n_items}. Nothing was added. Give both the same."
-            )
-        return declared if declared is not None and declared.is_listed else None
 
     def _known_to(self, item_map: AbstractItemMap) -> Vocabulary | None:
         """The vocabulary outside of which items are refused."""
@@ -148,12 +126,13 @@ class _Numbered:
     def __init__(self, batches: ItemBatches, known: Vocabulary | None) -> None:
         self.n_rows, self.progress = batches.n_rows, batches.progress
         self._batches, self._known = batches, known
-        self.hold_once = True
+        self.hold_once, self.kind = True, ""
 
     def __iter__(self) -> Iterator[_Part]:
         row = 0
         for block in self._batches.blocks():
             self.hold_once &= block.holds_once
+            self.kind = block.kind if len(block.ids) else self.kind
             yield _Part(block, row, self._known)
             row += block.n_rows
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial, reduce
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.arithmetic.exact import SAFE_ROWS, Int128Array
-from sketchlearn.errors import RowRangeError, RowsError
+from sketchlearn.errors import RowRangeError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.rows.survey import LARGEST, name_large_value, survey_rows
+from sketchlearn.rows.chunks import RowPart
+from sketchlearn.rows.sources import refuse_empty
+from sketchlearn.rows.survey import (
+    LARGEST,
+    name_large_value,
+    plan_extremes,
+    survey_rows,
+)
 from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.pooling.base import AbstractPooling
 from sketchlearn.sketching.pooling.by_name import get_pooling
@@ -24,7 +30,7 @@ from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.sketching.threads import RowThreads
 
-__all__ = ["LocalRows", "open_row_source"]
+__all__ = ["LocalRows"]
 
 PLANNING_ROWS = 65_536
 """Without declared bounds, scales are read from so many first rows of an iterator."""
@@ -50,7 +56,7 @@ class LocalRows(AbstractRowSource):
     Examples
     --------
     >>> import sketchlearn as sl
-    >>> rows = LocalRows(open_rows([[1.0, 5.0], [3.0, 4.0]]))
+    >>> rows = LocalRows(sl.open_rows([[1.0, 5.0], [3.0, 4.0]]))
     >>> rows.extremes()[:2].tolist(), rows.sketch(sl.MomentFeatures(2)).count
     ([[1.0, 4.0], [3.0, 5.0]], 2)
     """
@@ -87,14 +93,13 @@ class LocalRows(AbstractRowSource):
     def extremes(self) -> NDArray[np.float64]:
         """Those of all rows, or of the first ones of an iterator."""
         limit = max(64, min(PLANNING_ROWS, 2**26 // self.n_features))
-        found = survey_rows(
-            self.batches, first_rows=limit, reading=with_progress(self.batches)
-        )
-        ends = np.stack([found.low, found.high])
-        if np.abs(ends).max() > LARGEST:
+        with RowThreads(self.batches.n_jobs) as threads:
+            parts = with_progress(_Parts(self.batches, threads.count))
+            read = threads.stream(RowPart.floats, parts)
+            found = survey_rows(self.batches, first_rows=limit, reading=read)
+        if np.abs([found.low, found.high]).max() > LARGEST:
             name_large_value(self.batches, first_rows=limit, source=self._source)
-        quartiles = np.quantile(found.some, [0.25, 0.75], axis=0, method="nearest")
-        return np.concatenate([ends, quartiles])
+        return plan_extremes(found.low, found.high, found.some)
 
     @override
     def sketch(
@@ -111,19 +116,17 @@ class LocalRows(AbstractRowSource):
         self, feature_map: AbstractFeatureMap, pooling: AbstractPooling
     ) -> Sketch:
         feature_map.require_current()
-        total, count = Int128Array.zeros(feature_map.sketch_size), 0
-        with RowThreads() as threads:
-            for batch in with_progress(self.batches):
-                for start in range(0, len(batch), SAFE_ROWS):
-                    rows = batch[start : start + SAFE_ROWS]
-                    parts = threads.map(
-                        partial(_pool, pooling, feature_map, count), rows
-                    )
-                    part = reduce(pooling.combine, parts)
-                    total = pooling.combine(total, part) if count else part
-                    count += len(rows)
-        if count == 0:
-            raise RowsError(f"no rows to sketch in {self.source}. Nothing was added.")
+        total: Int128Array | None = None
+        count = read = 0
+        work = partial(_pool, pooling, feature_map)
+        with RowThreads(self.batches.n_jobs) as threads:
+            parts = with_progress(_Parts(self.batches, threads.count))
+            for part, n_rows, n_read in threads.stream(work, parts):
+                if part is not None:
+                    total = part if total is None else pooling.combine(total, part)
+                count, read = count + n_rows, read + n_read
+        if total is None:
+            refuse_empty(self.source, dropped=read)
         return Sketch(
             total,
             count,
@@ -135,31 +138,28 @@ class LocalRows(AbstractRowSource):
         )
 
 
-def open_row_source(data: Any, *, above: float | None = None) -> AbstractRowSource:
-    """Rows as a source: those of an engine are one, and all others are local.
+@final
+class _Parts:
+    """The rows of batches as threads get them."""
 
-    Parameters
-    ----------
-    data : rows
-        As for :func:`~sketchlearn.rows.open_rows.open_rows`.
-    above : float, optional
-        Make zeros and ones of local rows, as there.
-    """
-    if not isinstance(data, AbstractRowSource):
-        return LocalRows(open_rows(data, above=above))
-    if above is not None:
-        raise RowsError(
-            f"numbers of {data.source} are not made zeros and ones here. Make them "
-            "where the rows are, and leave binarize=None."
-        )
-    return data
+    def __init__(self, batches: Batches, n_threads: int) -> None:
+        self.n_rows, self.progress = batches.n_rows, batches.progress
+        self._batches, self._n_threads = batches, n_threads
+
+    def __iter__(self) -> Iterator[RowPart]:
+        return self._batches.parts(self._n_threads)
 
 
 def _pool(
-    pooling: AbstractPooling,
-    feature_map: AbstractFeatureMap,
-    seen: int,
-    rows: NDArray[np.floating],
-    first: int,
-) -> Int128Array:
-    return pooling.pool(feature_map, rows, seen + first)
+    pooling: AbstractPooling, feature_map: AbstractFeatureMap, part: RowPart
+) -> tuple[Int128Array | None, int, int]:
+    """The total of some rows, how many they are, and how many were read."""
+    rows = part.floats()
+    totals = [
+        pooling.pool(
+            feature_map, rows[start : start + SAFE_ROWS], part.first_row + start
+        )
+        for start in range(0, len(rows), SAFE_ROWS)
+    ]
+    total = reduce(pooling.combine, totals) if totals else None
+    return total, len(rows), len(part)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -34,13 +35,14 @@ from sketchlearn.files.container import canonical_json
 from sketchlearn.sketching.counts import counts_of
 from sketchlearn.sketching.lineage import (
     Lineage,
+    gathered_lineage,
     merged_lineage,
     new_lineage,
     remaining_lineage,
 )
 from sketchlearn.sketching.pooling.by_name import get_pooling
 
-__all__ = ["Sketch", "require_same_columns"]
+__all__ = ["Sketch", "add_sketches", "require_same_columns"]
 __public__ = ["Sketch"]
 
 
@@ -179,6 +181,10 @@ class Sketch:
             return NotImplemented
         self._require_compatible(other, "merge")
         lineage = merged_lineage(self._known_lineage, other._known_lineage)
+        return self._plus(other, lineage)
+
+    def _plus(self, other: Sketch, lineage: Lineage) -> Sketch:
+        """The sum with a sketch that fits, of which the runs are known."""
         source = self.source_map or other.source_map
         named = self if self.columns else other
         if self.count == 0 or other.count == 0:
@@ -311,6 +317,23 @@ class Sketch:
             for name, value in cells.items()
         )
         return f"<table><caption>Sketch</caption>{lines}</table>"
+
+
+def add_sketches(parts: Iterable[Sketch], *, are_all: bool = True) -> Sketch | None:
+    """The sum of many sketches with no rows in common; None of none.
+
+    ``are_all`` is for :func:`~sketchlearn.sketching.lineage.gathered_lineage`.
+    """
+    total, lineages = None, []
+    for part in parts:
+        lineages.append(part._known_lineage)
+        if total is not None:
+            total._require_compatible(part, "merge")
+            part = total._plus(part, None)
+        total = part
+    if total is None:
+        return None
+    return replace(total, lineage=gathered_lineage(lineages, are_all=are_all))
 
 
 def require_same_columns(

@@ -1,4 +1,4 @@
-"""Threads that share the rows of a batch.
+"""Threads that share rows.
 
 Products and look-ups of a block of rows are too small to be cut between threads, and
 waiting for one another at each of them costs more than it brings. So every thread has
@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
-import numpy as np
-from numpy.typing import NDArray
+import threadpoolctl
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["RowThreads"]
+__all__ = ["RowThreads", "cores"]
 
 _P = TypeVar("_P")
 _T = TypeVar("_T")
-
-_FEWEST = 2048
-"""Rows that a thread is started for."""
 
 
 @final
@@ -39,21 +36,32 @@ class RowThreads:
     ``OMP_NUM_THREADS`` or ``OPENBLAS_NUM_THREADS``, and ``threadpoolctl``, say how many
     that is; the setting is put back at the end.
 
+    Parameters
+    ----------
+    n_jobs : int, optional
+        How many threads to use instead; -1 for one per core of this process.
+
     Examples
     --------
     >>> with RowThreads() as threads:
-    ...     threads.map(lambda rows, first: (first, len(rows)), np.zeros((3, 1)))
-    [(0, 3)]
+    ...     list(threads.stream(abs, [-3, 2, -1]))
+    [3, 2, 1]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_jobs: int | None = None) -> None:
         self.count = 1
+        self._wanted = n_jobs
         self._stack = ExitStack()
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        found = _controller().select(user_api="blas")
-        self.count = max((lib.num_threads for lib in found.lib_controllers), default=1)
+        if self._wanted is None:
+            found = _controller().select(user_api="blas").lib_controllers
+            self.count = max((library.num_threads for library in found), default=1)
+            return self
+        self.count = cores() if self._wanted < 0 else self._wanted
+        if self.count == 1:  # BLAS, too, is to leave the other cores alone
+            self._stack.enter_context(_SINGLE)
         return self
 
     def __exit__(
@@ -64,27 +72,36 @@ class RowThreads:
     ) -> None:
         self._stack.close()
 
-    def map(
-        self,
-        function: Callable[[NDArray[np.floating], int], _T],
-        rows: NDArray[np.floating],
-    ) -> list[_T]:
-        """Results for consecutive parts of the rows, in their order.
+    def stream(self, function: Callable[[_P], _T], parts: Iterable[_P]) -> Iterator[_T]:
+        """Results for parts, in their order.
+
+        Parts are asked for in this thread, while others are worked on by those of
+        the pool; few are waiting at any time.
 
         Parameters
         ----------
         function : callable
-            Of some rows and the number of the first of them; pure.
-        rows : array of shape (n, d)
+            Of one part; pure.
+        parts : iterable
         """
-        count = min(self.count, len(rows) // _FEWEST)
-        if count < 2:
-            return [function(rows, 0)]
-        pool = self._started()
-        size = -(-len(rows) // count)
-        starts = range(0, len(rows), size)
-        parts = [rows[start : start + size] for start in starts]
-        return list(pool.map(function, parts, starts))
+        rest, waiting = iter(parts), deque[Future[_T]]()
+        try:
+            first = list(itertools.islice(rest, 2 if self.count > 1 else 1))
+            if len(first) < 2:  # of one thread, or of one part
+                for part in itertools.chain(first, rest):
+                    yield function(part)
+                return
+            pool = self._started()
+            for part in itertools.chain(first, rest):
+                waiting.append(pool.submit(function, part))
+                if len(waiting) > self.count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            getattr(rest, "close", lambda: None)()  # an error may be kept for long
 
     def map_parts(
         self, functions: Sequence[Callable[[_P], _T]], parts: Iterable[_P]
@@ -114,6 +131,12 @@ class RowThreads:
         return self._pool
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
 @final
 class _SingleThreadedBlas:
     """BLAS with one thread in each of ours, as long as anybody wants it.
@@ -130,6 +153,7 @@ class _SingleThreadedBlas:
         with self._lock:
             if not self._users:
                 self._before = _controller().limit(limits=1, user_api="blas")
+                _let_go()
             self._users += 1
 
     def __exit__(self, *error: object) -> None:
@@ -137,6 +161,7 @@ class _SingleThreadedBlas:
             self._users = max(self._users - 1, 0)
             if not self._users:
                 self._before.restore_original_limits()
+                _let_go()
 
     def forget(self) -> None:
         """In a forked child, where the threads that would put it back do not exist."""
@@ -146,6 +171,18 @@ class _SingleThreadedBlas:
 _SINGLE = _SingleThreadedBlas()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_SINGLE.forget)
+
+
+def _let_go() -> None:
+    """Let any thread set the number next.
+
+    Since version 3.8 of threadpoolctl it is the first one's, as long as that lives and
+    has not left the context in which it was set; here another one may put it back.
+    """
+    owned = getattr(threadpoolctl, "CONTROLLING_THREAD_OWNERSHIP", None)
+    if owned is not None:
+        owned.increment()
+        owned.decrement()
 
 
 @cache

@@ -26,6 +26,8 @@ from sketchlearn.files.container import (
     require_key,
 )
 from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.parties.session import Session
+from sketchlearn.parties.shares import Share
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.formats.base import all_formats
@@ -35,13 +37,13 @@ __public__ = ["dumps", "load", "loads", "save"]
 
 
 def save(
-    obj: Sketch | PrivateSketch | AbstractFeatureMap,
+    obj: Sketch | PrivateSketch | AbstractFeatureMap | Session | Share,
     path: str | os.PathLike[str],
     *,
     key: bytes | None = None,
     key_id: str = "",
 ) -> None:
-    """Write a sketch or a feature map to a file, all of it or nothing.
+    """Write a sketch, a map, a session or a share to a file, all of it or nothing.
 
     The bytes go to a temporary file beside ``path``, reach the disk, and only then
     take the name: after a crash or a full disk the old file is still there, whole.
@@ -50,7 +52,7 @@ def save(
 
     Parameters
     ----------
-    obj : Sketch or AbstractFeatureMap
+    obj : Sketch, PrivateSketch, AbstractFeatureMap, Session or Share
         What to save.
     path : path
         Where; an existing file is replaced.
@@ -89,13 +91,13 @@ def load(
     key : bytes, optional
         The key the file was saved with. A file without one is then refused.
     feature_map : AbstractFeatureMap, optional
-        The map of the sketch, to be checked and attached to it.
+        The map of the sketch or share, to be checked and attached to it.
     max_bytes : int
         Refuse larger files, and maps that take more memory to build.
 
     Returns
     -------
-    Sketch or AbstractFeatureMap
+    Sketch, PrivateSketch, AbstractFeatureMap, Session or Share
         As the file says. Without a key the digest finds damage, not deceit.
     """
     name = os.fspath(path)
@@ -105,7 +107,7 @@ def load(
 
 
 def dumps(
-    obj: Sketch | PrivateSketch | AbstractFeatureMap,
+    obj: Sketch | PrivateSketch | AbstractFeatureMap | Session | Share,
     *,
     key: bytes | None = None,
     key_id: str = "",
@@ -155,6 +157,8 @@ def _parse(
             return obj
         if isinstance(obj, AbstractFeatureMap):
             fail("holds a feature map, not a sketch: load it without feature_map=.")
+        if isinstance(obj, Session):
+            fail("holds a session, not a sketch: load it without feature_map=.")
         return obj.with_map(feature_map)
     except SketchFileError as error:
         raise SketchFileError(f"{where} {error}") from error.__cause__

@@ -10,9 +10,9 @@ from sketchlearn.decoders.counts.gaussian import (
 )
 from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.decoders.counts.linear import decode_linear, principal_table
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.features.hashing import CountSketchFeatures
 from sketchlearn.features.table import TableFeatures
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 N_ITEMS, N_TRAIN = 40, 4000
 

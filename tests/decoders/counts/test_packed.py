@@ -12,6 +12,7 @@ from sketchlearn.decoders.counts.packed import (
     read_counters,
 )
 from sketchlearn.decoders.counts.packing import PackedCounters, place_digits
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
@@ -25,7 +26,6 @@ from sketchlearn.files.weights import load_weights, save_weights
 from sketchlearn.plans.packed_counters import PackingTuning, pack_counters
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.release import release
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 N_ITEMS, MAX_ROWS = 60, 20
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sketchlearn.cli.app import main
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.counts.answers import Table
 from sketchlearn.experiments.counts.dataset_errors import (
@@ -49,7 +50,6 @@ from sketchlearn.experiments.counts.zipf_errors import (
     zipf_tables,
 )
 from sketchlearn.meta.config import TrainConfig
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.sqnet import SQNet
 from sketchlearn.sqnet_spec import SQNetSpec
 

@@ -15,6 +15,7 @@ from typing import Literal, final
 
 from typing_extensions import override
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.autoencoder import CompressiveAutoencoder
 from sketchlearn.experiments.autoencoder.base import (
@@ -30,7 +31,6 @@ from sketchlearn.experiments.autoencoder.networks import (
 from sketchlearn.experiments.autoencoder.sets import CODE_NUMBERS, Bits, Labels
 from sketchlearn.registry import list_models
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
     "AUTOENCODER_METHODS",

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.per_class import PerClassAutoencoder
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.experiments.autoencoder.base import (
     AbstractMethod,
     AbstractSketchMethod,
@@ -24,7 +25,6 @@ from sketchlearn.experiments.autoencoder.sets import Bits, Labels
 from sketchlearn.files.weights import load_weights
 from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = ["ClassNetworks", "PlainNetwork", "SketchNetwork"]
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import ConfigError
 from sketchlearn.experiments.counts.answers import Answers, bits_of
 from sketchlearn.experiments.counts.sets import N_ITEMS, Question, SetBatch
 from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import Weights, load_weights
 from sketchlearn.registry import list_models
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.sqnet import SQNet
 
 __all__ = [

@@ -24,6 +24,7 @@ from sketchlearn.decoders.baselines.cl_ompr import CLOMPRDecoder
 from sketchlearn.decoders.baselines.unrolled import UnrolledDecoder
 from sketchlearn.decoders.clusters.atomic_sketch import FittedAtoms
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.experiments.kmeans.sets import N_CLUSTERS
@@ -33,7 +34,6 @@ from sketchlearn.features.kernel_scale import estimate_scale
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.registry import load_model
-from sketchlearn.sketching.sketch_rows import sketch_rows
 
 __all__ = [
     "KMEANS_METHODS",

@@ -26,6 +26,7 @@ from typing_extensions import override
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.decoders.clusters.kmeans import solve_kmeans
 from sketchlearn.decoders.density.decoder import DensityDecoder
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import (
     ConvergenceWarning,
     PrivacyWarning,
@@ -42,7 +43,6 @@ from sketchlearn.meta.datasets import load_folder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import load_model
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [

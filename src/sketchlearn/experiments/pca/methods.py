@@ -33,6 +33,7 @@ from sketchlearn.decoders.baselines.reduced_rows import (
     sample_rows,
 )
 from sketchlearn.decoders.moments.query_network import QueryNetwork
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
@@ -43,7 +44,6 @@ from sketchlearn.plans.moments import LEARNED, moment_decoder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import list_models, load_model
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.sqnet import SQNet
 
 __all__ = ["PCA_METHODS", "OUR_PCA", "SQNET", "Method", "pca_method", "weights_file"]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
+from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import PrivacyWarning, RowsError, TooNoisy
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.experiments.protocol import (
@@ -38,7 +39,6 @@ from sketchlearn.meta.datasets import load_folder
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.privacy.charge import CountMode, Neighbours
 from sketchlearn.sketching.sketch import Sketch
-from sketchlearn.sketching.sketch_rows import sketch_rows
 from sketchlearn.testing import release_seeded
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sketchlearn.engines.open_source import item_source
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.open_items import open_items
-from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.pooling.base import require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch
@@ -23,6 +23,7 @@ def sketch_items(
     vocabulary: Any = None,
     pooling: str = "mean",
     progress: bool | None = None,
+    n_jobs: int | None = None,
 ) -> Sketch:
     r"""One pass over rows of items: :math:`\frac1N \sum_i \sum_j x_{ij} a_j`, exactly.
 
@@ -34,7 +35,8 @@ def sketch_items(
     ----------
     data : rows of items
         Ids, sets of ids, a column of a file or frame, a sparse or dense table of
-        counts: see :func:`sketchlearn.open_items`.
+        counts: see :func:`sketchlearn.open_items`. Of a Dask, Ray or Spark dataset
+        the column is sketched by its workers.
     feature_map : AbstractFeatureMap
         A map of items: :class:`~sketchlearn.CountSketchFeatures`,
         :class:`~sketchlearn.CountMinFeatures`, :class:`~sketchlearn.BloomFeatures`,
@@ -48,6 +50,8 @@ def sketch_items(
         As of :func:`sketchlearn.sketch_rows`; ``"max"`` for a Bloom filter.
     progress : bool, optional
         Show a progress bar on stderr; by default only on a terminal, for long inputs.
+    n_jobs : int, optional
+        As of :func:`sketchlearn.sketch_rows`.
 
     Returns
     -------
@@ -63,5 +67,7 @@ def sketch_items(
     """
     get_pooling(pooling)  # what is unknown is refused before anything is opened
     require_item_map(feature_map)
-    batches = open_items(data, column=column, vocabulary=vocabulary, progress=progress)
-    return LocalItems(batches).sketch(feature_map, pooling=pooling)
+    batches = open_items(
+        data, column=column, vocabulary=vocabulary, progress=progress, n_jobs=n_jobs
+    )
+    return item_source(batches).sketch(feature_map, pooling=pooling)

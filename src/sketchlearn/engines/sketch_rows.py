@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from sketchlearn.engines.open_source import item_source, row_source
 from sketchlearn.errors import RowsError
-from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.base import AbstractFeatureMap, require_feature_map
 from sketchlearn.features.items import AbstractItemMap
 from sketchlearn.rows.item_blocks import is_counts
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.local_items import LocalItems
-from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
@@ -30,6 +29,7 @@ def sketch_rows(
     encodings: Mapping[str, Sequence[Any]] | None = None,
     on_invalid: Literal["raise", "drop"] = "raise",
     progress: bool | None = None,
+    n_jobs: int | None = None,
 ) -> Sketch:
     r"""One pass over the rows: :math:`\Phi(x) = \frac1N \sum_i \varphi(x_i)`, exactly.
 
@@ -40,10 +40,10 @@ def sketch_rows(
     ----------
     data : rows
         Array, list, frame, Arrow table, sparse matrix, tensor, generator of batches,
-        or path or glob of Parquet, CSV or Arrow files: see
-        :func:`sketchlearn.rows.open_rows.open_rows`. What
+        query, or path, URL or glob of files: see :func:`sketchlearn.open_rows`. What
         :func:`~sketchlearn.open_items` opened, too, and a sparse matrix of counts
-        stays sparse where the map takes items.
+        stays sparse where the map takes items. A Dask DataFrame or Array, Ray Dataset
+        or Spark DataFrame is sketched by its workers; only their sums come here.
     feature_map : AbstractFeatureMap
         The features φ.
     pooling : str
@@ -57,6 +57,9 @@ def sketch_rows(
         What to do with rows that hold NaN or infinities.
     progress : bool, optional
         Show a progress bar on stderr; by default only on a terminal, for long inputs.
+    n_jobs : int, optional
+        Threads on this machine; -1 for one per core. By default as many as
+        ``OMP_NUM_THREADS`` or ``threadpoolctl`` say.
 
     Returns
     -------
@@ -73,13 +76,14 @@ def sketch_rows(
     >>> sl.sketch_rows([[1.0], [2.0], [6.0]], phi).mean
     array([3.])
     """
+    require_feature_map(feature_map)
     get_pooling(pooling)  # one that is unknown is refused before anything is opened
     given = columns is not None or encodings is not None or on_invalid != "raise"
     if isinstance(data, ItemBatches) or (
         not given and isinstance(feature_map, AbstractItemMap) and is_counts(data)
     ):
-        batches = open_items(data, progress=progress)
-        return LocalItems(batches).sketch(feature_map, pooling=pooling)
+        batches = open_items(data, progress=progress, n_jobs=n_jobs)
+        return item_source(batches).sketch(feature_map, pooling=pooling)
     rows: AbstractRowSource = data
     if not isinstance(data, AbstractRowSource):
         opened = open_rows(
@@ -88,8 +92,9 @@ def sketch_rows(
             encodings=encodings,
             on_invalid=on_invalid,
             progress=progress,
+            n_jobs=n_jobs,
         )
-        rows = LocalRows(opened)
+        rows = row_source(opened)
     elif given:
         raise RowsError(
             f"{data.source} is open already; pass columns, encodings and on_invalid "

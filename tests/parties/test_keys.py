@@ -1,0 +1,96 @@
+"""Two keys make one secret, a key is its owner's, and what hides nothing is refused."""
+
+import copy
+import pickle
+import sys
+
+import pytest
+
+from sketchlearn.errors import (
+    MissingExtraError,
+    MissingFileError,
+    SessionError,
+    SketchFileError,
+)
+from sketchlearn.parties.keys import PartyKey
+
+ALICE = PartyKey(
+    bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
+)
+BOB = PartyKey(
+    bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
+)
+SECRET = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
+PRIME = 2**255 - 19
+
+
+def encoded(number):
+    return number.to_bytes(32, "little").hex()
+
+
+def test_keys_and_secrets_are_those_of_rfc_7748():
+    assert ALICE.public == (
+        "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"
+    )
+    assert ALICE.exchange(BOB.public) == bytes.fromhex(SECRET)
+    assert BOB.exchange(ALICE.public) == bytes.fromhex(SECRET)
+
+
+def test_no_two_keys_are_the_same():
+    assert len({PartyKey.generate().public for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("point", [0, 1, PRIME - 1])
+def test_a_point_of_low_order_is_refused(point):
+    with pytest.raises(SessionError, match="hides nothing"):
+        ALICE.exchange(encoded(point))
+
+
+@pytest.mark.parametrize(
+    "public",
+    [encoded(PRIME), encoded(2**255 + 9), BOB.public.upper(), "ab", b"x" * 32, None],
+)
+def test_a_public_key_is_written_in_one_way(public):
+    with pytest.raises(SessionError, match="64 hexadecimal digits"):
+        ALICE.exchange(public)
+
+
+@pytest.mark.parametrize("secret", [b"", b"x" * 31, "x" * 32, bytearray(32)])
+def test_a_key_is_32_secret_bytes(secret):
+    with pytest.raises(SessionError, match="32 secret bytes"):
+        PartyKey(secret)
+
+
+def test_a_saved_key_comes_back_and_is_its_owners_alone(tmp_path):
+    ALICE.save(tmp_path / "alice.key")
+    assert PartyKey.load(tmp_path / "alice.key").secret == ALICE.secret
+    assert (tmp_path / "alice.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("change", [b"", b" ", b"x", b"\n"])
+def test_a_damaged_key_is_refused(tmp_path, change):
+    path = tmp_path / "alice.key"
+    ALICE.save(path)
+    path.write_bytes(path.read_bytes()[: -1 if change == b"" else None] + change)
+    with pytest.raises(SketchFileError, match="not the key of a party") as caught:
+        PartyKey.load(path)
+    assert ALICE.secret.hex() not in str(caught.value)
+
+
+def test_a_missing_key_is_missing(tmp_path):
+    with pytest.raises(MissingFileError):
+        PartyKey.load(tmp_path / "no.key")
+
+
+def test_a_secret_is_neither_shown_nor_copied():
+    assert ALICE.secret.hex() not in repr(ALICE)
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(SessionError, match=r"key\.save"):
+            way(ALICE)
+
+
+def test_without_cryptography_it_says_what_to_install(monkeypatch):
+    module = "cryptography.hazmat.primitives.asymmetric.x25519"
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"sketchlearn\[secure\]"):
+        _ = PartyKey.generate().public

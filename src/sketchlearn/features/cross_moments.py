@@ -275,20 +275,24 @@ def with_units(
     return np.concatenate([groups, units], axis=1)
 
 
-def random_groups(n_features: int, n_groups: int, seed: int) -> NDArray[np.float64]:
+def random_groups(
+    n_features: int, n_groups: int, seed: int, *, run: int = 1
+) -> NDArray[np.float64]:
     """Indicators of a random partition into groups of about equal size.
 
     Shape (n_features, n_groups). Sums of groups beat random signs on meta-training
-    data: features that rise and fall together are seen together.
+    data: features that rise and fall together are seen together. Up to ``run``
+    neighbours stay together, as far as every group can have some.
 
     Examples
     --------
     >>> random_groups(5, 2, seed=0).sum(axis=0)
     array([3., 2.])
     """
+    run = max(1, min(run, n_features // n_groups))
     groups = np.zeros((n_features, n_groups))
-    places = Draws(seed).permutation(n_features) % n_groups
-    groups[np.arange(n_features), places] = 1.0
+    places = Draws(seed).permutation(-(-n_features // run)) % n_groups
+    groups[np.arange(n_features), np.repeat(places, run)[:n_features]] = 1.0
     return groups
 
 

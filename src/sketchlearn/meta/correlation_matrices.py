@@ -6,6 +6,7 @@ decoder is trained on beyond the datasets at hand.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.meta.datasets import MetaDataset
 
-__all__ = ["dataset_correlations", "random_correlation"]
+__all__ = ["dataset_correlations", "random_correlation", "random_raster"]
 
 
 @lru_cache(maxsize=256)
@@ -59,6 +60,55 @@ def random_correlation(
         np.float32
     )
     return correlation
+
+
+def random_raster(n_features: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Correlations of features in an order that means something.
+
+    A field over a line or over the rows of a picture, of which some points are
+    features, in order; neighbours are alike up to a random distance.
+
+    Parameters
+    ----------
+    n_features : int
+        Size of the matrix.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Examples
+    --------
+    >>> P = random_raster(50, np.random.default_rng(0))
+    >>> bool(np.diag(P, 1).mean() > np.diag(P, 25).mean())
+    True
+    """
+    d = n_features
+    points = np.sort(rng.permutation(int(d * np.exp(rng.uniform(0, 1.8))))[:d])
+    places = points[:, None].astype(np.float64)
+    if rng.random() < 0.7:
+        columns = int(np.exp(rng.uniform(0, math.log(40))))
+        places = np.stack([points % columns, points // columns], axis=1) * 1.0
+    reach = np.exp(rng.uniform(math.log(0.6), math.log(12), places.shape[1]))
+    if rng.random() < 0.5:
+        reach[:] = reach[0]
+    apart = np.linalg.norm((places[:, None] - places) / reach, axis=2)
+    matrix = np.exp(-(apart ** (1.0 if rng.random() < 0.6 else 1.7)))
+    if rng.random() < 0.5:  # alike in some places only
+        matrix *= _cosines(matrix @ rng.normal(size=(d, int(rng.integers(1, 4)))))
+    if rng.random() < 0.5:
+        share = rng.uniform(0, 0.6)
+        matrix = (1 - share) * matrix + share * _cosines(rng.normal(size=(d, 2)))
+    noise = rng.uniform(0, 0.4)
+    matrix = (1 - noise) * matrix + noise * np.eye(d)
+    scale = np.sqrt(np.diag(matrix))
+    correlation: NDArray[np.float32] = (matrix / scale / scale[:, None]).astype(
+        np.float32
+    )
+    return correlation
+
+
+def _cosines(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return np.asarray(units @ units.T)
 
 
 def _smooth_field(d: int, rng: np.random.Generator) -> NDArray[np.float64]:

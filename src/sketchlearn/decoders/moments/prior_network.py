@@ -8,7 +8,6 @@ which shipped weights were trained with; how is not known here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,8 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.covariance.base import Array
+from sketchlearn.decoders.moments.prior_tokens import (
+    KERNELS,
+    N_PAIRS,
+    N_PLACE_PAIRS,
+    N_PLACE_SCALARS,
+    N_SCALARS,
+    QUERY_ROWS,
+    SketchReading,
+)
 from sketchlearn.decoders.moments.prior_update import (
     complete_correlation,
+    extend_correlation,
     nystrom_loadings,
     orthonormal,
 )
@@ -27,19 +36,10 @@ from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
 from sketchlearn.networks.layers import Affine, Gelu, LayerNorm
 
-__all__ = ["FrozenPrior", "PriorSpec"]
+__all__ = ["FIRST_OUTPUTS", "FrozenPrior", "PriorSpec"]
 
-QUERY_ROWS = 256
-"""Features whose attention is computed at once; bounds the memory for many."""
-
-N_PAIRS = 4
-"""Numbers that are said of a pair of features."""
-
-N_SCALARS = 6
-"""Numbers that are said of a feature, beside its loadings."""
-
-UNSEEN = 0.02
-"""Least share of a feature's variance that is taken to be unseen."""
+FIRST_OUTPUTS = 0.05
+"""Spread of the first weights of the last layer."""
 
 
 @final
@@ -62,10 +62,35 @@ class PriorSpec:
     rank: int = 48
     """Columns of H."""
 
+    ordered: bool = False
+    """Whether the order of features is looked at, features that were not seen are
+    guessed from their neighbours, and noise is known."""
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Build from JSON or TOML values; unknown keys are refused."""
         return spec_from_dict(cls, fields)
+
+    @property
+    def n_kernels(self) -> int:
+        """Kernels of the distance between features."""
+        return self.ordered * (len(KERNELS) + 1)
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers that a token begins with."""
+        scalars = N_SCALARS + self.ordered * N_PLACE_SCALARS
+        return 2 * self.n_loadings + scalars
+
+    @property
+    def n_pairs(self) -> int:
+        """Numbers that attention sees of a pair."""
+        return N_PAIRS + self.ordered * N_PLACE_PAIRS
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers that a token ends with: h, a scale, and two weights a kernel."""
+        return self.rank + 1 + 2 * self.n_kernels
 
 
 @final
@@ -95,23 +120,51 @@ class FrozenPrior:
         kept = frozen_tensors(self.tensors, _shapes(self.spec))
         object.__setattr__(self, "tensors", kept)
 
-    def __call__(self, omega: Array, seen: Array) -> Array:
-        """Correlations (d, d) from Ω and P Ω, both (d, n_columns)."""
+    def __call__(
+        self,
+        omega: Array,
+        seen: Array,
+        *,
+        places: NDArray[np.int64] | None = None,
+        n_features: int | None = None,
+        noise: float = 0.0,
+    ) -> Array:
+        """Correlations (d, d) from Ω and P Ω, both (p, n_columns).
+
+        ``places`` are those of the p features among all d; the others are guessed from
+        their neighbours. ``noise`` is the standard deviation of that on P Ω.
+        """
+        d = len(omega) if n_features is None else n_features
+        places = np.arange(d) if places is None else places
+        noise /= max(float(np.linalg.norm(omega, axis=0).min()), 1e-30)
         omega, seen = orthonormal(omega, seen)
-        loadings = nystrom_loadings(omega, seen)
-        explained = np.square(loadings).sum(axis=1, keepdims=True)
-        unseen = np.sqrt(np.maximum(1 - explained, UNSEEN))
-        tokens = self._affine("inputs")(
-            _tokens(self.spec.n_loadings, omega, seen, loadings)
+        reading = SketchReading(
+            omega,
+            seen,
+            nystrom_loadings(omega, seen, noise),
+            places=places,
+            n_features=d,
+            noise=noise,
+            ordered=self.spec.ordered,
         )
-        pairs = _Pairs(loadings, explained, unseen)
+        tokens = self._affine("inputs")(reading.tokens(self.spec.n_loadings))
         for block in self._blocks:
-            tokens = block(tokens, pairs)
+            tokens = block(tokens, reading)
         output = self._affine("outputs")(self._norm("norm")(tokens))
-        h, scale = output[:, :-1], 0.6 * unseen * np.exp(output[:, -1:].clip(-3, 3))
-        h = h / np.sqrt(1 + np.square(h).sum(axis=1, keepdims=True))
-        diagonal = scale[:, 0] ** 2 * (1 - np.square(h).sum(axis=1))
-        return complete_correlation(omega, seen, diagonal, h * scale)
+        prior = self._prior(output, reading)[np.ix_(places, places)]
+        found = complete_correlation(omega, seen, prior, noise)
+        if len(places) == d:
+            return found
+        between = _loadings(output[:, self.spec.rank + 1 + self.spec.n_kernels :])
+        guess = reading.with_kernels(between, np.zeros((d, 1)))
+        return extend_correlation(found, guess, places)
+
+    def _prior(self, output: Array, reading: SketchReading) -> Array:
+        """P₀, up to what the sketch leaves room for: (d, d)."""
+        rank, last = self.spec.rank, self.spec.rank + 1 + self.spec.n_kernels
+        scale = 0.6 * reading.unseen * np.exp(output[:, rank : rank + 1].clip(-3, 3))
+        own = _loadings(np.hstack([output[:, :rank], output[:, rank + 1 : last]]))
+        return reading.with_kernels(own[:, rank:], own[:, :rank]) * scale * scale.T
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and model card as one value, to be saved."""
@@ -149,11 +202,11 @@ class _Block:
     """
 
     attend: tuple[LayerNorm, Affine]
-    pair_bias: NDArray[np.float32]  # (n_heads, N_PAIRS)
+    pair_bias: NDArray[np.float32]  # (n_heads, n_pairs)
     mix: Affine
     feed: tuple[LayerNorm, Affine, Gelu, Affine]
 
-    def __call__(self, tokens: Array, pairs: _Pairs) -> Array:
+    def __call__(self, tokens: Array, reading: SketchReading) -> Array:
         """(d, width) → (d, width)."""
         d, width = tokens.shape
         size = width // len(self.pair_bias)
@@ -164,7 +217,7 @@ class _Block:
         attended = np.empty((d, width))
         for start in range(0, d, QUERY_ROWS):
             rows = slice(start, start + QUERY_ROWS)
-            bias = np.tensordot(self.pair_bias, pairs(rows), axes=1)
+            bias = np.tensordot(self.pair_bias, reading.pairs(rows), axes=1)
             scores = query[:, rows] @ key.mT + bias
             chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
             heads = chances @ value / chances.sum(axis=-1, keepdims=True)
@@ -176,50 +229,18 @@ class _Block:
         return tokens + update
 
 
-@final
-class _Pairs:
-    """What is said of each pair of features, for some rows of pairs at a time."""
-
-    def __init__(self, loadings: Array, explained: Array, unseen: Array) -> None:
-        directions = loadings / np.sqrt(np.maximum(explained, 1e-6))
-        self._loadings = loadings.astype(np.float32)
-        self._directions = directions.astype(np.float32)
-        self._unseen = unseen.astype(np.float32)
-
-    def __call__(self, rows: slice) -> NDArray[np.float32]:
-        """(N_PAIRS, rows, d)."""
-        product = self._loadings[rows] @ self._loadings.T
-        cosine = self._directions[rows] @ self._directions.T
-        both = self._unseen[rows] * self._unseen.T
-        cube = cosine * cosine * cosine
-        return np.stack([product, cosine, cube, np.float32(0.2) * product / both])
-
-
-def _tokens(n_loadings: int, omega: Array, seen: Array, loadings: Array) -> Array:
-    """What is said of each feature: (d, 2 n_loadings + N_SCALARS)."""
-    d, columns = omega.shape
-    u, s, _ = np.linalg.svd(loadings, full_matrices=False)
-    signs = np.where((u**3).sum(axis=0) < 0, -1.0, 1.0)
-    keep = min(len(s), n_loadings)
-    strongest, spectrum = np.zeros((d, n_loadings)), np.zeros(n_loadings)
-    strongest[:, :keep] = (u * signs * s)[:, :keep]
-    spectrum[:keep] = s[:keep] / math.sqrt(d)
-    explained = np.square(loadings).sum(axis=1)
-    energy = np.log1p(np.square(seen).mean(axis=1) * d)
-    leverage = np.log(np.square(omega).sum(axis=1) * d / columns + 1e-6)
-    share = np.full(d, 5 * columns / d)
-    own = np.stack([explained, 0.3 * energy, 0.3 * leverage, share], axis=1)
-    shared = [*spectrum, math.log(d) / 5, math.log(columns) / 3]
-    return np.hstack([strongest, own, np.tile(shared, (d, 1))])
+def _loadings(numbers: Array) -> Array:
+    """Loadings that explain less than all of a variance of one."""
+    return numbers / np.sqrt(1 + np.square(numbers).sum(axis=1, keepdims=True))
 
 
 def _shapes(spec: PriorSpec) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors of a prior by name."""
     width = spec.width
     layers = {
-        "inputs": (width, 2 * spec.n_loadings + N_SCALARS),
+        "inputs": (width, spec.n_inputs),
         "norm": (width,),
-        "outputs": (spec.rank + 1, width),
+        "outputs": (spec.n_outputs, width),
     }
     for index in range(spec.depth):
         block = {
@@ -235,5 +256,5 @@ def _shapes(spec: PriorSpec) -> dict[str, tuple[int, ...]]:
     for name, shape in layers.items():
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     for index in range(spec.depth):
-        shapes[f"blocks.{index}.pair_bias"] = (spec.n_heads, N_PAIRS)
+        shapes[f"blocks.{index}.pair_bias"] = (spec.n_heads, spec.n_pairs)
     return shapes

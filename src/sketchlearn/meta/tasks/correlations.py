@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
+from functools import partial
 from typing import Any, Self, final
 
 import numpy as np
@@ -27,12 +28,14 @@ from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
 from sketchlearn.meta.correlation_matrices import (
     dataset_correlations,
     random_correlation,
+    random_raster,
 )
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
+from sketchlearn.registry import load_model
 
 __all__ = ["CorrelationConfig", "CorrelationProblem"]
 
@@ -40,6 +43,12 @@ CHECKED_SIZES = (100, 500, 1000, 2000)
 """Sketch sizes of the validation, as in the paper's figures."""
 
 SYNTHETIC, SIMULATED = "synthetic", "simulated"
+
+NOISE_LEVELS = (0.003, 1.0)
+"""Range of noise on a sketch, in units of the length of the columns of Ω."""
+
+Episodes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Correlations, Ω, what was seen, of which features, and the noise on it."""
 
 
 @final
@@ -71,6 +80,19 @@ class CorrelationConfig:
 
     uneven: float = 0.4
     """Share of batches whose Ω weighs features unequally."""
+
+    shuffled: float = 1.0
+    """Share of episodes whose features are in random order."""
+
+    thinned: float = 0.0
+    """Share of batches in which some features have no room in the sketch. If there are
+    any, so has every batch whose sketch is smaller than the number of features."""
+
+    runs: int = 1
+    """Most neighbours that stay together in a group of Ω; drawn for each batch."""
+
+    noisy: float = 0.0
+    """Share of batches with noise on the sketch."""
 
     stein: float = 0.3
     """Weight of Stein's loss beside the log ratio of areas."""
@@ -122,9 +144,7 @@ class CorrelationProblem(AbstractProblem):
         self._largest = config.max_features
         if SYNTHETIC not in shares:
             self._largest = min(self._largest, widest)
-        self._cases = [
-            case for data in held_out for case in _cases(data, config.max_features)
-        ]
+        self._cases = [case for data in held_out for case in _cases(data, config)]
         if self._largest < 4 or self._largest**2 / 2 <= config.min_numbers:
             raise ConfigError(
                 f"{self._largest} features fit in a sketch of {config.min_numbers:g} "
@@ -133,21 +153,37 @@ class CorrelationProblem(AbstractProblem):
             )
 
     @override
-    def draw(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        d, columns = self._shape(rng)
+    def draw(self, rng: np.random.Generator) -> Episodes:
+        d, p, columns = self._shape(rng)
         count = self.config.episodes * (1 if d > 60 else 2)
         matrices = torch.stack([self._episode(d, rng) for _ in range(count)])
-        seeds = rng.integers(2**62, size=count)
-        omega = np.stack([random_groups(d, columns, int(seed)) for seed in seeds])
+        run = int(rng.integers(1, self.config.runs + 1))
+        omega = np.stack(
+            [
+                random_groups(p, columns, int(seed), run=run)
+                for seed in rng.integers(2**62, size=count)
+            ]
+        )
         if rng.random() < self.config.uneven:
-            spread = rng.uniform(0, 1) * rng.normal(size=(count, d, 1))
+            spread = rng.uniform(0, 1) * rng.normal(size=(count, p, 1))
             omega = omega * np.exp(spread)
-        return matrices, torch.from_numpy(omega.astype(np.float32))
+        places = torch.arange(d) if p == d else torch.from_numpy(_thinned(d, p, rng))
+        tests = torch.from_numpy(omega.astype(np.float32))
+        inner = matrices[:, places[:, None], places]
+        noise = torch.zeros(count)
+        if rng.random() < self.config.noisy:
+            levels = np.exp(rng.uniform(*np.log(NOISE_LEVELS), count))
+            noise = torch.from_numpy(levels).float() * tests.norm(dim=1).mean(dim=1)
+        drawn = torch.from_numpy(rng.normal(size=tests.shape)).float()
+        seen = inner @ tests + noise[:, None, None] * drawn
+        return matrices, tests, seen, places, noise
 
     @override
-    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        matrices, omega = batch
-        found = model(omega, matrices @ omega)
+    def loss(self, model: nn.Module, batch: Episodes) -> Tensor:
+        matrices, omega, seen, places, noise = batch
+        found = model(
+            omega, seen, places=places, n_features=matrices.shape[1], noise=noise
+        )
         ratio = log_area_ratio(found, matrices)
         return (ratio + self.config.stein * stein_loss(found, matrices)).mean()
 
@@ -160,75 +196,105 @@ class CorrelationProblem(AbstractProblem):
                 "wider ones."
             )
         scores: dict[str, list[float]] = {}
-        for size, matrix, kept, omega in self._cases:
-            inner = matrix[np.ix_(kept, kept)]
-            tensors = torch.from_numpy(omega)[None], torch.from_numpy(inner @ omega)
-            found = np.eye(len(matrix))
-            found[np.ix_(kept, kept)] = model(tensors[0], tensors[1][None])[0].numpy()
-            error = pca_log_relative_error(matrix, leading_components(found))
+        for size, matrix, places, omega in self._cases:
+            seen = matrix[np.ix_(places, places)] @ omega
+            found = model(
+                torch.from_numpy(omega)[None],
+                torch.from_numpy(seen)[None],
+                places=torch.from_numpy(places),
+                n_features=len(matrix),
+            )[0]
+            error = pca_log_relative_error(matrix, leading_components(found.numpy()))
             scores.setdefault(f"lre_{size}", []).append(error)
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         return {"score": float(np.mean(list(means.values()))), **means}
 
-    def _shape(self, rng: np.random.Generator) -> tuple[int, int]:
-        """Number of features and of columns: a sketch that does not hold all."""
+    def _shape(self, rng: np.random.Generator) -> tuple[int, int, int]:
+        """Features, features with room, columns: a sketch that does not hold all."""
         largest, low = self._largest, math.log(self.config.min_numbers)
+        thins = self.config.thinned
         while True:
             d = int(rng.integers(largest // 2, largest + 1))
             if rng.random() < 0.55:
                 smallest = math.log(min(12.0, largest / 2))
                 d = int(np.exp(rng.uniform(smallest, math.log(0.75 * largest))))
             size = np.exp(rng.uniform(low, math.log(self.config.max_numbers)))
-            columns = max(int(size // d), 1)
-            if columns < (d + 1) / 2:
-                return d, columns
+            p = d
+            if thins and (size < d or rng.random() < thins):
+                p = int(min(d, size) * np.exp(-(rng.uniform(0, 1) ** 2)))
+            columns = max(int(size // max(p, 1)), 1)
+            if p >= 3 and columns < (p + 1) / 2:
+                return d, p, columns
 
     def _episode(self, d: int, rng: np.random.Generator) -> Tensor:
-        matrix, dice = self._one(d, rng), rng.random() / max(self.config.augment, 1e-9)
+        shuffle = rng.random() < self.config.shuffled
+        one = partial(self._one, rng=rng, shuffle=shuffle)
+        matrix, dice = one(d), rng.random() / max(self.config.augment, 1e-9)
         if dice < 0.4:
             share = float(rng.uniform(0.2, 0.8))
-            matrix = share * matrix + (1 - share) * self._one(d, rng)
+            matrix = share * matrix + (1 - share) * one(d)
         elif dice < 0.7 and d >= 20:
             cut = int(rng.integers(d // 4, 3 * d // 4))
-            left, right = self._one(cut, rng), self._one(d - cut, rng)
+            left, right = one(cut), one(d - cut)
             matrix = torch.block_diag(left, right)  # type: ignore[no-untyped-call]
         elif dice < 1.0:
-            matrix = matrix * self._one(d, rng)
+            matrix = matrix * one(d)
         if rng.random() < self.config.flips:
             signs = torch.from_numpy(rng.choice([-1.0, 1.0], d)).to(matrix)
             matrix = matrix * signs * signs[:, None]
         return matrix
 
-    def _one(self, d: int, rng: np.random.Generator) -> Tensor:
+    def _one(self, d: int, rng: np.random.Generator, shuffle: bool) -> Tensor:
         """Correlations of d random features of one dataset."""
         while True:
             group = self._groups[rng.choice(len(self._groups), p=self._shares)]
             if group == SYNTHETIC:
-                return torch.from_numpy(random_correlation(d, rng))
+                in_order = not shuffle and rng.random() < 0.6
+                law = random_raster if in_order else random_correlation
+                return torch.from_numpy(law(d, rng))
             wide = [matrix for matrix in self._pools[group] if len(matrix) >= d]
             if wide:
                 matrix = wide[int(rng.integers(len(wide)))]
-                chosen = torch.from_numpy(rng.permutation(len(matrix))[:d])
+                drawn = rng.permutation(len(matrix))[:d]
+                chosen = torch.from_numpy(drawn if shuffle else np.sort(drawn))
                 return matrix[chosen[:, None], chosen]
 
 
 Case = tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
 
 
-def _cases(data: MetaDataset, max_features: int) -> list[Case]:
-    """Sketch size, correlations, kept features and Ω: always the same."""
+def _cases(data: MetaDataset, config: CorrelationConfig) -> list[Case]:
+    """Sketch size, correlations, features with room and Ω: always the same.
+
+    Features are in random order and, unless all episodes are, in their own as well.
+    """
     whole = dataset_correlations(data, active_only=True).astype(np.float64)
     rng = np.random.default_rng(0)
-    chosen = rng.permutation(len(whole))[:max_features]
-    matrix, d = whole[np.ix_(chosen, chosen)], len(chosen)
+    drawn = rng.permutation(len(whole))[: config.max_features]
+    orders = [drawn] if config.shuffled == 1 else [drawn, np.sort(drawn)]
     cases: list[Case] = []
-    for size in CHECKED_SIZES:
-        if d * (d + 1) // 2 > size:
-            kept = np.sort(rng.permutation(d)[:size])
-            columns = max(size // len(kept), 1)
-            omega = random_groups(len(kept), columns, int(rng.integers(2**62)))
-            cases.append((size, matrix, kept, omega))
+    for chosen in orders:
+        matrix, d = whole[np.ix_(chosen, chosen)], len(chosen)
+        for size in CHECKED_SIZES:
+            if d * (d + 1) // 2 > size:
+                places = _thinned(d, min(d, size), rng)
+                columns = max(size // len(places), 1)
+                seed = int(rng.integers(2**62))
+                omega = random_groups(len(places), columns, seed)
+                cases.append((size, matrix, places, omega))
     return cases
+
+
+def _thinned(d: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """So many of d places, one out of each of as many stretches of about equal length.
+
+    Examples
+    --------
+    >>> _thinned(4, 4, np.random.default_rng(0)).tolist()
+    [0, 1, 2, 3]
+    """
+    starts = np.arange(count + 1) * d // count
+    return rng.integers(starts[:-1], starts[1:])
 
 
 def _build(
@@ -237,8 +303,13 @@ def _build(
     problem = CorrelationProblem(
         training, held_out, CorrelationConfig.from_dict(config.problem)
     )
-    spec = PriorSpec.from_dict(config.model)
-    return PriorNetwork(spec, seed=config.train.seed), problem
+    fields = dict(config.model)
+    start = fields.pop("start", None)
+    spec = PriorSpec.from_dict(fields)
+    network = PriorNetwork(spec, seed=config.train.seed)
+    if start is not None:
+        network = PriorNetwork.thaw(load_model(start).network, spec)
+    return network, problem
 
 
 TASK = Task("correlations", _build)

@@ -64,10 +64,10 @@ class CompressiveRidge(
 
     Minimises :math:`\lVert y - Xw - b\rVert^2 + \alpha \lVert w\rVert^2` over all
     rows, like scikit-learn's Ridge. Exact when the second moment of features and
-    targets fits in ``sketch_size``; otherwise the features' covariance is a Nyström
-    approximation, their covariance with the targets is still exact, and what the
-    sketch did not see is penalised as if it were as correlated as it can be shown
-    to be.
+    targets fits in ``sketch_size``. Otherwise the sketch still knows exactly how well
+    sums of groups of features, and any one feature beside them, predict the targets;
+    completed covariances are followed beyond that only as far as directions that were
+    left out of them in turn bear them out.
 
     Parameters
     ----------
@@ -94,6 +94,10 @@ class CompressiveRidge(
     ----------
     coef_ : array of shape (n_features_in_,) or (n_targets, n_features_in_)
     intercept_ : float or array of shape (n_targets,)
+    score_estimate_ : float
+        R² on the rows that were sketched, averaged over the targets: exact if the
+        sketch is, otherwise what the sketch can answer for, on average a little below
+        the truth. Of a private sketch an estimate with noise of its own.
     n_samples_seen_, n_features_in_ : int
     sketch_ : Sketch
         All that is kept of the data.
@@ -221,6 +225,7 @@ class CompressiveRidge(
         flat = len(ys) == 1
         self.coef_ = found.coef[0] if flat else found.coef
         self.intercept_ = float(found.intercept[0]) if flat else found.intercept
+        self.score_estimate_ = float(found.score.mean())
         self.n_samples_seen_ = moments.count
         self._name_features(sketch, xs)
         self._selected = targets is not None

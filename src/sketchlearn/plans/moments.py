@@ -68,6 +68,11 @@ class MomentPlanTuning:
     many_features: int = 100
     """From where on there are."""
 
+    checked_columns: int = 4
+    """Columns that a plan for targets has at least, where there are many features:
+    fewer cannot be checked against each other. Measured on training sets, where two
+    promised far too much; checked by the R² of ridge in ``benchmarks/tuning.py``."""
+
 
 _PLAN = MomentPlanTuning()
 
@@ -251,7 +256,8 @@ def _room(
 ) -> int:
     """How many features to keep so that what is left fills the sketch best.
 
-    Without targets, a second or third column is worth some of the features.
+    A second or third column is worth some of the features; for targets, so many
+    columns that they can be checked.
     """
     room = sketch_size // (1 + n_targets) - n_targets
     if room < 1:
@@ -260,10 +266,13 @@ def _room(
             f"least {(1 + n_targets) ** 2}."
         )
     columns = room // max(n_active, 1)
+    is_many = n_active > tuning.many_features
+    if n_targets and is_many:
+        checked = sketch_size // (tuning.checked_columns + n_targets) - n_targets
+        return max(checked, min(room, tuning.many_features))
     if n_targets or columns not in (1, 2):
         return room
     fewer = room // (columns + 1)
-    is_many = n_active > tuning.many_features
     share = tuning.kept_of_many if is_many else tuning.kept_of_few
     return fewer if fewer >= share * n_active else room
 

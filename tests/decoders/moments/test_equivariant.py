@@ -23,7 +23,7 @@ from sketchlearn.decoders.moments import prior_network
 from sketchlearn.decoders.moments.base import AbstractMomentDecoder
 from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
 from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
-from sketchlearn.decoders.moments.cross_moments import missed_strength
+from sketchlearn.decoders.moments.cross_moments import held_out, missed_strength
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.prior_network import FrozenPrior, PriorSpec
@@ -326,7 +326,8 @@ def test_missed_strength_is_the_eigenvalue_where_all_are_equal(columns, strength
     def independence(seen, omega, noise):
         return DenseCovariance(np.eye(6))
 
-    found = missed_strength(truth @ omega, omega, 0.0, independence)
+    folds = held_out(truth @ omega, omega, 0.0, independence)
+    found = missed_strength(folds)
     assert found == pytest.approx(strength, abs=1e-12)
 
 

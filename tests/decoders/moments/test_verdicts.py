@@ -29,7 +29,9 @@ def moments(n_directions, noise=None):
 
 def regression(*, explained, noise=0.0, unseen=0.0):
     one = np.ones(1)
-    return Regression(one[None], one, one, explained * one, noise * one, unseen)
+    return Regression(
+        one[None], one, one, explained * one, noise * one, unseen, explained * one
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ is what decoders differ in. All else is the same for all of them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -21,7 +21,13 @@ from sketchlearn.decoders.moments.covariance.dense import (
     symmetric_matrix,
 )
 from sketchlearn.decoders.moments.covariance.low_rank import placed_among, with_targets
-from sketchlearn.decoders.moments.cross_moments import SeenCorrelations, missed_strength
+from sketchlearn.decoders.moments.cross_moments import (
+    Completion,
+    Proposal,
+    SeenCorrelations,
+    held_out,
+    missed_strength,
+)
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import (
     MomentNoise,
@@ -52,8 +58,8 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
     clamp : bool
         Bring the numbers of a private sketch back into their public bounds first.
     with_unseen : bool
-        Also estimate ``unseen_variance``, by leaving columns of Ω out in turn, for
-        covariances that will be inverted.
+        Also check the completion and estimate ``unseen_variance``, by leaving columns
+        of Ω out in turn, for covariances that will be inverted.
     noise_tuning : NoiseTuning
         Hand-tuned numbers for releases.
     rounds_rows : bool
@@ -100,6 +106,7 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
             unseen_variance=found.unseen_variance * unit * unit,
             n_directions=found.n_directions,
             noise=MomentNoise(noise, unit, scaling.shift) if noise else None,
+            completion=found.completion and found.completion.scaled(unit),
         )
         return Decoding(moments, found.residual)
 
@@ -123,6 +130,7 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         known = SeenCorrelations.read(part, variance, table, noise)
         unseen, residual, directions = np.zeros(d), 0.0, 0 if noise else part.n_columns
         correlation: AbstractCovariance = DenseCovariance(np.eye(0))
+        completion = None
         if len(known.chosen):
             seen, omega, spread = known.seen, known.omega, known.noise
             correlation = self.complete(seen, omega, spread)
@@ -130,8 +138,14 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
             if noise:
                 directions = known.directions(mean, self.noise_tuning)
             if self.with_unseen:
-                strength = missed_strength(seen, omega, spread, self.complete)
-                unseen[known.chosen] = strength * known.scale**2
+                folds = held_out(seen, omega, spread, self.complete)
+                unseen[known.chosen] = missed_strength(folds) * known.scale**2
+                alone = Proposal(np.arange(len(omega)), correlation, folds)
+                if part.targets and not noise:
+                    beside = SeenCorrelations.read(
+                        part, variance, table, noise, with_targets=True
+                    )
+                    completion = self._beside_targets(beside, alone)
         structure = placed_among(
             correlation.scaled(known.scale), known.chosen, variance
         )
@@ -139,7 +153,18 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
             cross = np.zeros((d, len(part.targets)))
             cross[kept] = table[:, part.n_columns :]
             structure = with_targets(structure, np.array(part.targets), cross)
-        return _Found(structure, unseen, directions, residual)
+        return _Found(structure, unseen, directions, residual, completion)
+
+    def _beside_targets(self, known: SeenCorrelations, alone: Proposal) -> Completion:
+        """Complete features and targets together, too."""
+        seen, omega, count = known.seen, known.omega, len(known.units)
+        features = np.delete(np.arange(len(omega)), known.units)
+        together = Proposal(
+            np.arange(len(omega)),
+            self.complete(seen, omega, known.noise),
+            held_out(seen, omega, known.noise, self.complete, n_targets=count),
+        )
+        return Completion(known, (replace(alone, places=features), together))
 
 
 @final
@@ -151,3 +176,4 @@ class _Found:
     unseen_variance: Array
     n_directions: int
     residual: float = 0.0
+    completion: Completion | None = None

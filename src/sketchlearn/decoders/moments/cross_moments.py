@@ -9,13 +9,14 @@ matrix,
 .. math::
     P\Omega' = D^{-1/2}\,(Y - \mu\mu^\top\Omega), \qquad \Omega' = D^{1/2}\Omega .
 
-How the rest of P is filled in is the business of a decoder.
+How the rest of P is filled in is the business of a decoder; how well it does that can
+be told from columns of Ω it was not given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, final
 
 import numpy as np
@@ -23,10 +24,20 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from sketchlearn.decoders.moments.covariance.base import AbstractCovariance, Array
+from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
 from sketchlearn.decoders.moments.noise_floor import NoiseTuning, directions_above
 from sketchlearn.features.cross_moments import CrossMomentFeatures
 
-__all__ = ["CorrelationEstimate", "SeenCorrelations", "independent", "missed_strength"]
+__all__ = [
+    "Completion",
+    "CorrelationEstimate",
+    "HeldOut",
+    "Proposal",
+    "SeenCorrelations",
+    "held_out",
+    "independent",
+    "missed_strength",
+]
 
 CorrelationEstimate: TypeAlias = Callable[[Array, Array, float], AbstractCovariance]
 """Correlations P of shape (d, d), with unit diagonal, from P Ω, Ω and the standard
@@ -41,13 +52,17 @@ class SeenCorrelations:
     Parameters
     ----------
     chosen : array of n ints
-        The features: those with room in the sketch that vary, and are no targets.
+        The features: those with room in the sketch that vary. Targets are among them
+        only if asked for.
     scale : array of shape (n,)
         Their standard deviations.
     seen, omega : arrays of shape (n, n_columns)
-        P Ω and Ω.
+        P Ω and Ω. Groups come first and hold no target; the last columns are
+        multiples of the unit vectors of the targets.
     noise : float
         Standard deviation of the noise on each entry of ``seen``.
+    units : array of ints
+        Which of ``chosen`` the targets are, in the order of their columns.
     """
 
     chosen: NDArray[np.int64]
@@ -55,30 +70,40 @@ class SeenCorrelations:
     seen: Array
     omega: Array
     noise: float
+    units: NDArray[np.int64]
 
     @staticmethod
     def read(
-        part: CrossMomentFeatures, variance: Array, seen: Array, noise: float
+        part: CrossMomentFeatures,
+        variance: Array,
+        seen: Array,
+        noise: float,
+        *,
+        with_targets: bool = False,
     ) -> SeenCorrelations:
         """From variances (d,), C Ω of the kept features, and the noise on each."""
         # Below one lattice step of spread a feature is a constant.
         floor = max(2.0**-part.frac_bits, 2 * noise)
         omega, columns, kept = part.omega, part.n_columns, part.kept
         targets = np.isin(kept, part.targets)
-        active = (variance[kept] > floor) & ~targets
+        active = variance[kept] > floor
+        if not with_targets:
+            active &= ~targets
         scale = np.sqrt(variance[kept][active])
         # The targets' share of C Omega is known exactly: take it out.
         exact = seen[active][:, columns:]
-        others = seen[active][:, :columns] - exact @ omega[targets, :columns]
-        tests = omega[active, :columns] * scale[:, None]
+        groups = seen[active][:, :columns] - exact @ omega[targets, :columns]
+        tests = omega[active] * scale[:, None]
+        tests[targets[active], :columns] = 0.0
         used = np.abs(tests).max(axis=0, initial=0.0) > 0
         spread = noise * float(np.sqrt(np.mean(scale**-2))) if len(scale) else noise
         return SeenCorrelations(
             kept[active],
             scale,
-            (others / scale[:, None])[:, used],
+            (np.concatenate([groups, exact], axis=1) / scale[:, None])[:, used],
             tests[:, used],
             spread,
+            np.flatnonzero(targets[active]),
         )
 
     def residual(self, correlation: AbstractCovariance) -> float:
@@ -93,32 +118,113 @@ class SeenCorrelations:
         return directions_above(basis, self.omega, self.noise, middle, tuning)
 
 
-def missed_strength(
+@final
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Correlations from all columns of Ω but one, and what that one shows.
+
+    Parameters
+    ----------
+    correlation : AbstractCovariance
+        Completed without it.
+    join : array of shape (n_columns, n_columns - 1)
+        What Ω was multiplied by.
+    test, seen : arrays of shape (n,)
+        The column, a difference of two groups that were joined, and P times it.
+    """
+
+    correlation: AbstractCovariance
+    join: Array
+    test: Array
+    seen: Array
+
+    @property
+    def missed(self) -> Array:
+        """What was seen and not predicted, for a test vector of length one."""
+        missed = self.seen - self.correlation @ self.test
+        return np.asarray(missed / np.linalg.norm(self.test))
+
+
+def held_out(
     seen: Array,
     omega: Array,
     noise: float,
     estimate: CorrelationEstimate,
-) -> float:
-    r"""How large the eigenvalues of the error E of estimated correlations are.
+    *,
+    n_targets: int = 0,
+) -> tuple[HeldOut, ...]:
+    """Correlations estimated again with two groups joined: four to seven times.
 
-    Columns of Ω are joined two by two: what the columns that are left predict of the
-    difference ω of the two, against what was seen of it, is Eω, and for random ω
-    :math:`\lVert E\omega\rVert^2 / \lVert\omega\rVert^2 \approx \mathrm{tr}E^2/d`,
-    the mean squared eigenvalue. With one column, independence is the prediction.
+    The last ``n_targets`` columns stay. One group is left out; one column alone is
+    predicted by independence.
     """
     columns = omega.shape[1]
-    if columns == 1:
-        return float(np.linalg.norm(seen - omega) / np.linalg.norm(omega))
-    squares = []
-    for j in range(0, columns - 1, max(1, columns // 4)):
-        joined, apart = np.eye(columns), np.zeros(columns)
-        joined[j + 1, j], apart[j : j + 2] = 1.0, (1.0, -1.0)
-        joined = np.delete(joined, j + 1, axis=1)
-        correlation = estimate(seen @ joined, omega @ joined, noise)
-        test = omega @ apart
-        missed = seen @ apart - correlation @ test
-        squares.append(float(missed @ missed / (test @ test)))
-    return float(np.sqrt(max(squares)))
+    groups = columns - n_targets
+    found = []
+    for j in range(0, max(groups - 1, 1), max(1, groups // 4)):
+        join, apart = np.eye(columns), np.zeros(columns)
+        if groups == 1:
+            apart[0], join = 1.0, join[:, 1:]
+        else:
+            join[j + 1, j], apart[j : j + 2] = 1.0, (1.0, -1.0)
+            join = np.delete(join, j + 1, axis=1)
+        alone = LowRankCovariance(np.zeros((len(omega), 0)), np.ones(len(omega)))
+        left = alone if columns == 1 else estimate(seen @ join, omega @ join, noise)
+        found.append(HeldOut(left, join, omega @ apart, seen @ apart))
+    return tuple(found)
+
+
+def missed_strength(folds: tuple[HeldOut, ...]) -> float:
+    r"""How large the eigenvalues of the error E of estimated correlations are.
+
+    For a random ω,
+    :math:`\lVert E\omega\rVert^2 / \lVert\omega\rVert^2 \approx \mathrm{tr}E^2/d`,
+    the mean squared eigenvalue.
+    """
+    return max((float(np.linalg.norm(fold.missed)) for fold in folds), default=0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Completed correlations, and checks of how they were.
+
+    Parameters
+    ----------
+    places : array of n ints
+        Which features of those that were seen they are of.
+    correlation : AbstractCovariance
+        Of shape (n, n).
+    folds : tuple of HeldOut
+        The same without some columns of Ω.
+    """
+
+    places: NDArray[np.int64]
+    correlation: AbstractCovariance
+    folds: tuple[HeldOut, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """What was seen of features and targets, and what can be made of it.
+
+    Parameters
+    ----------
+    known : SeenCorrelations
+        With targets.
+    proposals : tuple of Proposal
+        Features alone, and as they are if what the targets do not tell of them is
+        independent.
+    """
+
+    known: SeenCorrelations
+    proposals: tuple[Proposal, ...]
+
+    def scaled(self, unit: Array) -> Completion:
+        """The same for features multiplied by ``unit``, one number for each."""
+        scale = self.known.scale * unit[self.known.chosen]
+        return replace(self, known=replace(self.known, scale=scale))
 
 
 def independent(omega: Array, seen: Array) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
+from sketchlearn.decoders.moments.cross_moments import Completion
 from sketchlearn.decoders.moments.noise_floor import MomentNoise
 from sketchlearn.errors import FeatureMapError
 
@@ -36,6 +37,9 @@ class Moments:
         Directions in which the covariance was seen: ``d`` if exact.
     noise : MomentNoise, optional
         Of a private sketch.
+    completion : Completion, optional
+        What an exact but compressed sketch saw, and checks of what was made of it,
+        if asked for.
     """
 
     count: float
@@ -44,6 +48,7 @@ class Moments:
     unseen_variance: NDArray[np.float64]
     n_directions: int
     noise: MomentNoise | None = None
+    completion: Completion | None = None
 
     @cached_property
     def covariance(self) -> NDArray[np.float64]:
@@ -60,6 +65,7 @@ class Moments:
             unseen_variance=self.unseen_variance[chosen],
             n_directions=min(self.n_directions, len(chosen)),
             noise=None if self.noise is None else self.noise.of_features(chosen),
+            completion=None,
         )
 
 

@@ -6,10 +6,11 @@ From the covariances :math:`C` of the features and :math:`c` with a target,
     w = (C + \mathrm{diag}(p))^{-1} c, \qquad
     p = \alpha / N + \text{unseen} + \text{noise}.
 
-What a sketch did not see of C, and what noise may have taken from it, is a penalty. No
-covariance is taken that the variances rule out, and no coefficients are given that
-explain more variance than there is, so that any moments, however noisy, have finite
-ones.
+What a sketch did not see of C, and what noise may have taken from it, is a penalty; of
+an exact sketch that kept c, coefficients are checked instead
+(:mod:`~sketchlearn.decoders.moments.checked_regression`). No covariance is taken that
+the variances rule out, and no coefficients are given that explain more variance than
+there is, so that any moments, however noisy, have finite ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.decoders.moments.checked_regression import (
+    CheckedTuning,
+    checked_regression,
+)
 from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
+from sketchlearn.decoders.moments.cross_moments import missed_strength
 from sketchlearn.decoders.moments.moments import Moments, feature_numbers
 from sketchlearn.decoders.moments.noise_floor import spectral_edge
 from sketchlearn.errors import FeatureMapError, RowRangeError
@@ -61,7 +67,7 @@ class RegressionTuning:
     Checked by its error in ``benchmarks/tuning.py``: 6 % for twelve features."""
 
 
-_REGRESSION = RegressionTuning()
+_REGRESSION, _CHECKED = RegressionTuning(), CheckedTuning()
 
 
 @final
@@ -79,6 +85,9 @@ class Regression:
     unseen : float
         Typical eigenvalue of what the sketch did not see of the correlations of the
         features; zero if it is exact.
+    score : array of shape (n_targets,)
+        R² on the rows that were sketched: exact from all second moments, else as
+        estimated, with a doubt for what was not seen and without what noise explains.
     """
 
     coef: Array
@@ -87,6 +96,7 @@ class Regression:
     explained: Array
     noise: Array
     unseen: float
+    score: Array
 
 
 def fit_regression(
@@ -97,6 +107,7 @@ def fit_regression(
     alpha: float,
     fit_intercept: bool = True,
     tuning: RegressionTuning = _REGRESSION,
+    checked: CheckedTuning = _CHECKED,
 ) -> Regression:
     """Ridge regression of some features on others.
 
@@ -110,7 +121,7 @@ def fit_regression(
         Penalty on the sum over rows.
     fit_intercept : bool
         Whether the plane may pass beside the origin.
-    tuning : RegressionTuning
+    tuning, checked : RegressionTuning and CheckedTuning
         Hand-tuned numbers.
 
     Raises
@@ -127,41 +138,24 @@ def fit_regression(
     >>> line.coef.tolist(), line.intercept.tolist(), line.explained.tolist()
     ([[2.0]], [3.0], [4.0])
     """
-    second = moments.structure
-    if not fit_intercept:
-        second = second.plus_outer(moments.mean)
-    left, variance = second.of_features(features), second.variances[targets]
-    own, unseen = np.maximum(left.variances, 0.0), moments.unseen_variance[features]
-    right = second.columns(targets)[features]
-    penalty = alpha / moments.count + tuning.unseen_penalty * unseen
-    if moments.noise is not None:
-        # No covariance exceeds the product of the standard deviations.
-        most = np.sqrt(own)[:, None] * np.sqrt(np.maximum(variance, 0.0))
-        right = np.clip(right, -most, most)
-        noise = moments.noise.of_features(features)
-        edge = spectral_edge(noise.std, len(features))
-        penalty = penalty + tuning.noise_penalty * edge * noise.unit**2
-    more = np.where(unseen > 0, own, 0.0) * tuning.first_penalty
-    coef, penalty = _possible(left, right, variance, penalty, more)
-    intercept = np.zeros(len(targets))
-    if fit_intercept:
-        intercept = moments.mean[targets] - coef @ moments.mean[features]
-    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+    found = _by_checks(
+        moments, features, targets, alpha=alpha, centred=fit_intercept, tuning=checked
+    )
+    if found is None:
+        found = _by_penalties(
+            moments,
+            features,
+            targets,
+            alpha=alpha,
+            centred=fit_intercept,
+            tuning=tuning,
+        )
+    if not (np.isfinite(found.coef).all() and np.isfinite(found.intercept).all()):
         raise RowRangeError(
             "a coefficient is larger than a float can be. Nothing was fitted. Bring "
             "features and targets to units that are less far apart."
         )
-    of_noise = [
-        _noise_explained(
-            moments, features, target, row, partial(left.solve, penalty=penalty), tuning
-        )
-        for target, row in zip(targets, coef, strict=True)
-    ]
-    explained = np.einsum("ij,ji->i", coef, right)
-    if unseen.any():  # covariances with targets of a compressed sketch keep their noise
-        explained = explained - of_noise
-    share = _unseen_share(unseen, own)
-    return Regression(coef, intercept, variance, explained, np.array(of_noise), share)
+    return found
 
 
 def split_targets(
@@ -195,6 +189,117 @@ def split_targets(
     if not len(features):
         raise FeatureMapError("no feature is left beside the targets.")
     return features, targets
+
+
+def _by_checks(
+    moments: Moments,
+    features: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    *,
+    alpha: float,
+    centred: bool,
+    tuning: CheckedTuning,
+) -> Regression | None:
+    """From what a compressed sketch knows exactly, if it kept what that takes."""
+    if moments.completion is None:
+        return None
+    found = [
+        checked_regression(
+            moments.completion,
+            features,
+            int(target),
+            mean=np.zeros_like(moments.mean) if centred else moments.mean,
+            penalty=alpha / moments.count,
+            tuning=tuning,
+        )
+        for target in targets
+    ]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    coef = np.stack([one.coef for one in known])
+    error = np.array([one.error for one in known])
+    variance = moments.structure.variances[targets]
+    return Regression(
+        coef,
+        _intercept(moments, features, targets, coef, centred=centred),
+        variance,
+        variance - error,
+        np.zeros(len(targets)),
+        min(missed_strength(one.folds) for one in moments.completion.proposals),
+        _score(error, variance),
+    )
+
+
+def _by_penalties(
+    moments: Moments,
+    features: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    *,
+    alpha: float,
+    centred: bool,
+    tuning: RegressionTuning,
+) -> Regression:
+    """From moments that are exact, noisy, or have columns of no target."""
+    second = moments.structure
+    if not centred:
+        second = second.plus_outer(moments.mean)
+    left, variance = second.of_features(features), second.variances[targets]
+    own, unseen = np.maximum(left.variances, 0.0), moments.unseen_variance[features]
+    right = second.columns(targets)[features]
+    doubt = tuning.unseen_penalty * unseen
+    penalty = alpha / moments.count + doubt
+    if moments.noise is not None:
+        # No covariance exceeds the product of the standard deviations.
+        most = np.sqrt(own)[:, None] * np.sqrt(np.maximum(variance, 0.0))
+        right = np.clip(right, -most, most)
+        noise = moments.noise.of_features(features)
+        edge = spectral_edge(noise.std, len(features))
+        penalty = penalty + tuning.noise_penalty * edge * noise.unit**2
+    more = np.where(unseen > 0, own, 0.0) * tuning.first_penalty
+    coef, penalty = _possible(left, right, variance, penalty, more)
+    solve = partial(left.solve, penalty=penalty)
+    of_noise = np.array(
+        [
+            _noise_explained(moments, features, target, row, solve, tuning)
+            for target, row in zip(targets, coef, strict=True)
+        ]
+    )
+    explained = np.einsum("ij,ji->i", coef, right)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.vecdot(coef, (left @ coef.T).T) + coef**2 @ doubt
+        error = variance - 2 * explained + squares + 2 * of_noise
+    if unseen.any():  # covariances with targets of a compressed sketch keep their noise
+        explained = explained - of_noise
+    return Regression(
+        coef,
+        _intercept(moments, features, targets, coef, centred=centred),
+        variance,
+        explained,
+        of_noise,
+        _unseen_share(unseen, own),
+        _score(error, moments.structure.variances[targets]),
+    )
+
+
+def _intercept(
+    moments: Moments,
+    features: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    coef: Array,
+    *,
+    centred: bool,
+) -> Array:
+    if not centred:
+        return np.zeros(len(targets))
+    return moments.mean[targets] - coef @ moments.mean[features]
+
+
+def _score(error: Array, variance: Array) -> Array:
+    """R² from mean squared errors; of a constant, 1 without an error and 0 with one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = np.maximum(error, 0.0) / np.where(variance > 0, variance, 1.0)
+        return np.where(variance > 0, 1 - share, np.where(error > 0, 0.0, 1.0))
 
 
 def _possible(

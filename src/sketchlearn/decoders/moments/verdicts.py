@@ -69,6 +69,11 @@ class VerdictTuning:
     40 %, the more the larger it is (and nearly all where the target needs what was not
     seen)."""
 
+    little_left: float = 0.05
+    """Share of a target's variance that may stay unexplained without a word: more
+    directions could explain no more than that. Checked by the loss of R² that warnings
+    are wrong about, in ``benchmarks/tuning.py``."""
+
 
 _VERDICTS = VerdictTuning()
 
@@ -188,8 +193,14 @@ def unseen_correlations(
     part: MomentFeatures | CrossMomentFeatures,
     tuning: VerdictTuning = _VERDICTS,
 ) -> str | None:
-    """Said where the sketch saw too little of what the features have in common."""
+    """Said where the sketch saw too little of what the features have in common.
+
+    Not where next to nothing is left to explain.
+    """
+    score = float(found.score.mean())
     if not part.is_compressed or found.unseen < tuning.unseen:
+        return None
+    if found.score.min() > 1 - tuning.little_left:
         return None
     d, n_targets = len(part.kept), len(part.targets)
     enough = d * (d + 1) // 2
@@ -197,6 +208,7 @@ def unseen_correlations(
         enough = min((MANY_COLUMNS + n_targets) * d, enough)
     return (
         f"the sketch saw {part.n_columns} directions of {d} features, too few for what "
-        "they have in common: predictions may be far from those of all second moments. "
+        f"they have in common: score_estimate_ is {score:.2g}, and predictions may be "
+        "far from those of all second moments. "
         f"Use sketch_size >= {enough}."
     )

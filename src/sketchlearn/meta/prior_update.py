@@ -57,7 +57,7 @@ def complete_correlation(
     rest = prior - taken.mT @ taken
     room = 1 - torch.diagonal(seen_part, dim1=1, dim2=2)
     wanted = torch.diagonal(rest, dim1=1, dim2=2)
-    fit = (room.clamp_min(0) / wanted.clamp_min(1e-9)).clamp_max(1.0).sqrt()
+    fit = (room.clamp_min(1e-12) / wanted.clamp_min(1e-9)).clamp_max(1.0).sqrt()
     shrink = (1 - room).clamp_min(1.0).rsqrt()
     result = rest * fit[:, :, None] * fit[:, None, :]
     result = result + seen_part * shrink[:, :, None] * shrink[:, None, :]

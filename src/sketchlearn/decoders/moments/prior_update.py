@@ -78,7 +78,7 @@ def complete_correlation(
     rest = prior - taken.T @ taken
     room = 1 - np.diag(seen_part)
     wanted = np.diag(rest)
-    fit = np.sqrt(np.minimum(np.maximum(room, 0) / np.maximum(wanted, 1e-9), 1.0))
+    fit = np.sqrt(np.minimum(np.maximum(room, 1e-12) / np.maximum(wanted, 1e-9), 1.0))
     shrink = 1 / np.sqrt(np.maximum(1 - room, 1.0))
     result: Array = rest * fit[:, None] * fit
     result += seen_part * shrink[:, None] * shrink

@@ -1,13 +1,17 @@
 """The prior in training decodes what the frozen one does, for many datasets at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from sketchlearn.decoders.moments import prior_update
+from sketchlearn.decoders.moments.cross_moments import Places
 from sketchlearn.decoders.moments.prior_network import PriorSpec
 from sketchlearn.features.cross_moments import random_groups
-from sketchlearn.meta.prior import PriorNetwork, complete_correlation
+from sketchlearn.meta.prior import PriorNetwork
+from sketchlearn.meta.prior_update import complete_correlation, extend_correlation
 from sketchlearn.registry import load_model
 
 SHIPPED = load_model("pca-equivariant").network
@@ -43,14 +47,78 @@ def test_numpy_and_torch_decode_the_same_correlations(d, columns):
     require_close(SHIPPED(omega, seen), expected)
 
 
+def wider(seed=3):
+    """A network that looks at the order, from one that does not; nothing is zero."""
+    network = PriorNetwork.thaw(SHIPPED, replace(SHIPPED.spec, ordered=True))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weights in network.parameters():
+            weights += 0.05 * torch.randn(weights.shape, generator=generator)
+    return network
+
+
+ORDERED_CASES = [
+    (1, 1, 1, 0.0),
+    (2, 2, 1, 0.0),
+    (3, 2, 1, 0.0),
+    (40, 40, 7, 0.0),
+    (60, 30, 4, 0.0),
+    (196, 100, 1, 0.0),
+    (120, 90, 3, 0.3),
+    (80, 80, 9, 3.0),
+]
+
+
+@pytest.mark.parametrize(("d", "p", "columns", "noise"), ORDERED_CASES)
+def test_places_and_noise_are_the_same_in_numpy_and_torch(d, p, columns, noise):
+    rng, network = np.random.default_rng(d), wider()
+    truth, omega = correlations(d, rng), random_groups(p, columns, seed=d)
+    seen_of = np.sort(rng.permutation(d)[:p])
+    seen = truth[np.ix_(seen_of, seen_of)] @ omega
+    seen += noise * rng.normal(size=seen.shape)
+    with torch.no_grad():
+        expected = network(
+            torch.from_numpy(omega)[None],
+            torch.from_numpy(seen)[None],
+            places=torch.from_numpy(seen_of),
+            n_features=d,
+            noise=torch.tensor([noise], dtype=torch.float64),
+        )[0].numpy()
+    found = network.freeze()(omega, seen, places=Places(seen_of, d), noise=noise)
+    assert np.abs(found - expected).max() < 1e-4
+
+
+def test_a_wider_network_begins_with_what_the_narrow_one_knows():
+    network = PriorNetwork.thaw(SHIPPED, replace(SHIPPED.spec, ordered=True))
+    for name, array in SHIPPED.tensors.items():
+        kept = network.state_dict()[name].numpy()
+        assert np.array_equal(kept[tuple(map(slice, array.shape))], array)
+    unread = network.state_dict()["inputs.weight"][:, SHIPPED.spec.n_inputs :]
+    assert not unread.any()
+
+
 def test_the_update_is_the_same_in_numpy_and_torch():
     rng = np.random.default_rng(0)
     omega = np.linalg.qr(rng.normal(size=(9, 3)))[0]
-    prior = rng.uniform(0.5, 1, 9), 0.5 * rng.normal(size=(9, 2))
-    arrays = (omega, correlations(9, rng) @ omega, *prior)
-    found = prior_update.complete_correlation(*arrays)
+    loadings = 0.5 * rng.normal(size=(9, 2))
+    prior = np.diag(rng.uniform(0.5, 1, 9)) + loadings @ loadings.T
+    arrays = (omega, correlations(9, rng) @ omega, prior)
     tensors = [torch.from_numpy(array)[None] for array in arrays]
-    assert np.allclose(found, complete_correlation(*tensors)[0], rtol=0, atol=1e-12)
+    for noise in (0.0, 0.05, 5.0):
+        found = prior_update.complete_correlation(*arrays, noise)
+        level = torch.tensor([noise], dtype=torch.float64)
+        other = complete_correlation(*tensors, level)[0]
+        assert np.allclose(found, other, rtol=0, atol=1e-7)
+
+
+def test_the_extension_is_the_same_in_numpy_and_torch():
+    rng = np.random.default_rng(0)
+    places, guess = np.array([0, 3, 4]), correlations(7, rng)
+    found = correlations(3, rng)
+    expected = prior_update.extend_correlation(found, guess, places)
+    tensors = [torch.from_numpy(array)[None] for array in (found, guess)]
+    other = extend_correlation(*tensors, torch.from_numpy(places))[0]
+    assert np.allclose(expected, other, rtol=0, atol=1e-10)
 
 
 def test_datasets_of_a_batch_do_not_see_each_other():

@@ -83,10 +83,10 @@ def random_raster(n_features: int, rng: np.random.Generator) -> NDArray[np.float
     """
     d = n_features
     points = np.sort(rng.permutation(int(d * np.exp(rng.uniform(0, 1.8))))[:d])
-    places = points[:, None].astype(np.float64)
+    places: NDArray[np.float64] = points[:, None].astype(np.float64)
     if rng.random() < 0.7:
         columns = int(np.exp(rng.uniform(0, math.log(40))))
-        places = np.stack([points % columns, points // columns], axis=1) * 1.0
+        places = np.stack([points % columns, points // columns], axis=1).astype(float)
     reach = np.exp(rng.uniform(math.log(0.6), math.log(12), places.shape[1]))
     if rng.random() < 0.5:
         reach[:] = reach[0]

@@ -10,7 +10,6 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.moments.centring import second_moment_part
@@ -95,8 +94,8 @@ def plan_second_moments(
     All of it when :math:`d(d+1)/2` numbers fit in ``sketch_size``, otherwise
     :math:`R\Omega` with as many columns as fit. Constant features get no room; where
     even one column for each active feature is too much, or leaving a few features out
-    makes room for a second or third column, the most important ones are kept, or
-    random ones. Means and variances come beside.
+    makes room for a second or third column, the most important ones are kept.
+    Means and variances come beside.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ def plan_second_moments(
     is_binary : bool
         Rows hold zeros and ones, which no rounding changes.
     seed : int
-        Seed of Ω and of the subset.
+        Seed of Ω.
     tuning : MomentPlanTuning
         Hand-tuned numbers.
     """
@@ -147,7 +146,7 @@ def plan_second_moments(
     chosen = np.arange(d) if active is None else np.flatnonzero(active)
     chosen = np.setdiff1d(chosen, targets)
     room = _room(len(chosen), sketch_size, n_targets, tuning)
-    chosen = _most_important(chosen, room, importance, seed)
+    chosen = _most_important(chosen, room, importance)
     kept = np.union1d(chosen, targets) if len(chosen) + n_targets else np.array([0])
     n_columns = min(max(1, sketch_size // len(kept) - n_targets), len(kept))
     if asked == "auto" and n_columns < len(kept):
@@ -278,18 +277,21 @@ def _room(
 
 
 def _most_important(
-    features: NDArray[np.int64],
-    count: int,
-    importance: NDArray[np.float64] | None,
-    seed: int,
+    features: NDArray[np.int64], count: int, importance: NDArray[np.float64] | None
 ) -> NDArray[np.int64]:
-    """So many of the features: the most important ones, or random ones."""
+    """So many of the features: the most important ones.
+
+    Of those that are as important as the last, some everywhere: neighbours tell of the
+    features between them.
+    """
     if len(features) <= count:
         return features
-    shuffled = features[Draws(seed).permutation(len(features))]
-    if importance is not None:
-        shuffled = shuffled[np.argsort(-importance[shuffled], kind="stable")]
-    return shuffled[:count]
+    levels = np.ones(len(features)) if importance is None else importance[features]
+    least = np.sort(levels)[-count]
+    sure, alike = features[levels > least], features[levels == least]
+    left = count - len(sure)
+    some = (2 * np.arange(left) + 1) * len(alike) // (2 * left)
+    return np.concatenate([sure, alike[some]])
 
 
 def moment_decoder(

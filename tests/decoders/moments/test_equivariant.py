@@ -72,30 +72,31 @@ def update_case(seed, size):
     omega = np.linalg.qr(rng.normal(size=(9, 3)))[0]
     seen = correlations(9, rng) @ omega
     diagonal = size * rng.uniform(0.5, 1, 9)
-    return omega, seen, diagonal, np.sqrt(size) * 0.3 * rng.normal(size=(9, 2))
+    loadings = np.sqrt(size) * 0.3 * rng.normal(size=(9, 2))
+    return omega, seen, np.diag(diagonal) + loadings @ loadings.T
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_update_satisfies_the_sketch_until_the_diagonal_is_put_back(seed):
-    omega, seen, diagonal, loadings = update_case(seed, size=0.1)
-    dense = dense_update(omega, seen, np.diag(diagonal) + loadings @ loadings.T)
+    omega, seen, prior = update_case(seed, size=0.1)
+    dense = dense_update(omega, seen, prior)
     assert np.diag(dense).max() <= 1  # no variance is explained twice
-    found = complete_correlation(omega, seen, diagonal, loadings)
+    found = complete_correlation(omega, seen, prior)
     np.fill_diagonal(found, np.diag(dense))
     assert np.abs(found @ omega - seen).max() < 1e-3
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_prior_fills_no_more_than_the_variance_the_sketch_leaves(seed):
-    omega, seen, diagonal, loadings = update_case(seed, size=3.0)
+    omega, seen, prior = update_case(seed, size=3.0)
     shown = seen @ np.linalg.inv(omega.T @ seen) @ seen.T
-    dense = dense_update(omega, seen, np.diag(diagonal) + loadings @ loadings.T)
+    dense = dense_update(omega, seen, prior)
     left = (1 - np.diag(shown)) / np.diag(dense - shown)
     assert (left < 1).any()
     scale = np.sqrt(np.clip(left, 0, 1))
     expected = shown + (dense - shown) * np.outer(scale, scale)
     np.fill_diagonal(expected, 1.0)
-    found = complete_correlation(omega, seen, diagonal, loadings)
+    found = complete_correlation(omega, seen, prior)
     assert np.abs(found - expected).max() < 1e-3
     require_correlations(found)
 
@@ -107,7 +108,7 @@ def test_a_prior_that_is_the_truth_stays_the_truth():
     rest = 1 - (loadings**2).sum(axis=1)
     truth = np.diag(rest) + loadings @ loadings.T
     omega = np.linalg.qr(rng.normal(size=(8, 3)))[0]
-    found = complete_correlation(omega, truth @ omega, rest, loadings)
+    found = complete_correlation(omega, truth @ omega, truth)
     assert np.abs(found - truth).max() < 1e-3
     assert np.abs(found @ omega - truth @ omega).max() < 1e-3
 
@@ -301,7 +302,7 @@ def test_an_estimate_of_correlations_gets_them_through_omega_in_unit_variance():
     asked = []
 
     class Oracle(AbstractMomentDecoder):
-        def complete(self, seen, omega, noise):
+        def complete(self, seen, omega, noise, places=None):
             asked.append((seen, omega, noise))
             return DenseCovariance(truth)
 

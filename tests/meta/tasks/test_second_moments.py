@@ -100,7 +100,7 @@ def test_only_training_datasets_are_drawn():
     problem = CorrelationProblem(training, [alike("c", 30, 0.8)], PLAIN)
     drawn = set()
     for seed in range(20):
-        matrices, _ = problem.draw(np.random.default_rng(seed))
+        matrices = problem.draw(np.random.default_rng(seed)).matrices
         values = off_diagonal(matrices.numpy())
         assert np.abs(values - values[:, :1]).max() < 1e-4  # one dataset each
         drawn |= set(np.round(values[:, 0], 2).tolist())
@@ -129,7 +129,7 @@ def test_every_episode_is_a_correlation_matrix(augment, flips):
     data = replace(mixed("a", 40, 0), kind="image")
     problem = CorrelationProblem([data], [], config)
     for seed in range(10):
-        matrices, omega = problem.draw(np.random.default_rng(seed))
+        matrices, omega = problem.draw(np.random.default_rng(seed))[:2]
         assert matrices.dtype == omega.dtype == torch.float32
         assert torch.allclose(
             torch.diagonal(matrices, dim1=1, dim2=2), torch.ones(()), atol=1e-5
@@ -142,7 +142,7 @@ def test_a_batch_is_a_sketch_that_does_not_hold_all_and_is_repeatable():
     problem = CorrelationProblem([mixed("a", 30, 0)], [], SETTINGS)
     shapes = set()
     for seed in range(20):
-        matrices, omega = problem.draw(np.random.default_rng(seed))
+        matrices, omega = problem.draw(np.random.default_rng(seed))[:2]
         d, columns = omega.shape[1:]
         assert matrices.shape == (len(omega), d, d)
         assert d * columns < d * (d + 1) / 2
@@ -158,13 +158,59 @@ def test_shares_choose_the_kinds_and_unknown_kinds_are_refused():
     made = replace(alike("b", 30, 0.2), kind="image", real=False)
     for kind, expected in (("image", 0.5), ("simulated", 0.2)):
         config = replace(PLAIN, shares={kind: 1.0})
-        matrices, _ = CorrelationProblem([image, made], [], config).draw(
-            np.random.default_rng(0)
-        )
+        problem = CorrelationProblem([image, made], [], config)
+        matrices = problem.draw(np.random.default_rng(0)).matrices
         values = off_diagonal(matrices.numpy())
         assert np.abs(values - expected).max() < 1e-4
     with pytest.raises(ConfigError, match="no dataset is of kind 'sound'; there are"):
         CorrelationProblem([image], [], replace(PLAIN, shares={"sound": 1.0}))
+
+
+ORDERED = replace(SETTINGS, shuffled=0.0, augment=0.0, flips=0.0, uneven=0.0)
+
+
+def chain(d):
+    """A dataset whose features are as alike as they are near."""
+    rng = np.random.default_rng(d)
+    rows = [rng.normal(size=4000)]
+    for _ in range(d - 1):
+        rows.append(0.9 * rows[-1] + 0.436 * rng.normal(size=4000))
+    return MetaDataset.from_arrays("chain", np.stack(rows, 1).astype(np.float32))
+
+
+def test_features_keep_their_order_unless_they_are_to_be_shuffled():
+    for shuffled, expected in ((0.0, True), (1.0, False)):
+        config = replace(ORDERED, shuffled=shuffled)
+        problem = CorrelationProblem([chain(60)], [], config)
+        for seed in range(5):
+            matrices = problem.draw(np.random.default_rng(seed)).matrices.numpy()
+            near = np.mean([np.diag(matrix, 1).mean() for matrix in matrices])
+            assert (near > off_diagonal(matrices).mean() + 0.15) == expected
+
+
+def test_features_without_room_are_spread_over_all_and_nothing_is_seen_of_them():
+    config = replace(ORDERED, thinned=1.0)
+    problem = CorrelationProblem([chain(60)], [], config)
+    for seed in range(10):
+        batch = problem.draw(np.random.default_rng(seed))
+        d, p = batch.matrices.shape[1], len(batch.places)
+        assert p <= d
+        assert batch.omega.shape[1] == batch.seen.shape[1] == p
+        gaps = np.diff(batch.places.numpy())
+        assert gaps.min(initial=1) >= 1
+        assert gaps.max(initial=1) <= 2 * -(-d // p)
+        inner = batch.matrices[:, batch.places[:, None], batch.places]
+        assert torch.allclose(batch.seen, inner @ batch.omega, atol=1e-5)
+
+
+def test_noise_is_on_the_sketch_and_as_large_as_is_said():
+    problem = CorrelationProblem([chain(60)], [], replace(ORDERED, noisy=1.0))
+    levels = []
+    for seed in range(30):
+        batch = problem.draw(np.random.default_rng(seed))
+        added = batch.seen - batch.matrices @ batch.omega
+        levels.append((added.std(dim=(1, 2)) / batch.noise).numpy())
+    assert 0.9 < np.concatenate(levels).mean() < 1.1
 
 
 class Answer(nn.Module):
@@ -174,8 +220,8 @@ class Answer(nn.Module):
         super().__init__()
         self.correlation = correlation
 
-    def forward(self, omega, seen):
-        d = omega.shape[1]
+    def forward(self, omega, seen, *, places, n_features, noise=None):
+        d = n_features
         one = torch.full((d, d), self.correlation, dtype=omega.dtype)
         return (one + (1 - self.correlation) * torch.eye(d)).expand(len(omega), d, d)
 
@@ -194,10 +240,11 @@ def test_validation_is_the_log_relative_error_on_held_out_datasets():
 
 def test_the_loss_is_the_log_ratio_and_a_share_of_steins():
     problem = CorrelationProblem([mixed("a", 30, 0)], [], replace(PLAIN, stein=0.3))
-    matrices, omega = problem.draw(np.random.default_rng(0))
-    found = Answer(0.25)(omega, matrices @ omega)
+    batch = problem.draw(np.random.default_rng(0))
+    matrices, d = batch.matrices, batch.matrices.shape[1]
+    found = Answer(0.25)(batch.omega, batch.seen, places=batch.places, n_features=d)
     expected = log_area_ratio(found, matrices) + 0.3 * stein_loss(found, matrices)
-    loss = problem.loss(Answer(0.25), (matrices, omega))
+    loss = problem.loss(Answer(0.25), batch)
     assert loss.item() == pytest.approx(expected.mean().item(), rel=1e-5)
 
 

@@ -23,6 +23,7 @@ from sketchlearn.decoders.moments.covariance.dense import (
 from sketchlearn.decoders.moments.covariance.low_rank import placed_among, with_targets
 from sketchlearn.decoders.moments.cross_moments import (
     Completion,
+    Places,
     Proposal,
     SeenCorrelations,
     held_out,
@@ -73,10 +74,13 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
     rounds_rows: bool = True
 
     @abstractmethod
-    def complete(self, seen: Array, omega: Array, noise: float) -> AbstractCovariance:
+    def complete(
+        self, seen: Array, omega: Array, noise: float, places: Places | None = None
+    ) -> AbstractCovariance:
         """Correlations P from P Ω and Ω, both (d, n_columns), with unit diagonal.
 
-        ``noise`` is the standard deviation of the noise on each entry of P Ω.
+        ``noise`` is the standard deviation of the noise on each entry of P Ω. With
+        ``places``, those are of some features and P is of all.
         """
 
     def correlate(self, seen: Array, omega: Array, noise: float) -> Array:
@@ -133,7 +137,7 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         completion = None
         if len(known.chosen):
             seen, omega, spread = known.seen, known.omega, known.noise
-            correlation = self.complete(seen, omega, spread)
+            correlation = self.complete(seen, omega, spread, known.places)
             residual = known.residual(correlation)
             if noise:
                 directions = known.directions(mean, self.noise_tuning)
@@ -147,7 +151,9 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
                     )
                     completion = self._beside_targets(beside, alone)
         structure = placed_among(
-            correlation.scaled(known.scale), known.chosen, variance
+            correlation.scaled(np.sqrt(variance[known.varying])),
+            known.varying,
+            variance,
         )
         if part.targets:
             cross = np.zeros((d, len(part.targets)))

@@ -32,6 +32,7 @@ __all__ = [
     "Completion",
     "CorrelationEstimate",
     "HeldOut",
+    "Places",
     "Proposal",
     "SeenCorrelations",
     "held_out",
@@ -42,6 +43,29 @@ __all__ = [
 CorrelationEstimate: TypeAlias = Callable[[Array, Array, float], AbstractCovariance]
 """Correlations P of shape (d, d), with unit diagonal, from P Ω, Ω and the standard
 deviation of the noise on each entry of P Ω."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where features that were seen stand among all that vary.
+
+    Parameters
+    ----------
+    seen : array of p ints
+        Their places, increasing.
+    count : int
+        Number of all.
+    """
+
+    seen: NDArray[np.int64]
+    count: int
+
+    def spread(self, values: Array) -> Array:
+        """Zeros for those that were not seen: (p, n) → (count, n)."""
+        whole = np.zeros((self.count, values.shape[1]))
+        whole[self.seen] = values
+        return whole
 
 
 @final
@@ -63,6 +87,9 @@ class SeenCorrelations:
         Standard deviation of the noise on each entry of ``seen``.
     units : array of ints
         Which of ``chosen`` the targets are, in the order of their columns.
+    varying : array of ints
+        All features that vary, with room in the sketch or without; the same as
+        ``chosen`` where there are targets, which those without room say nothing of.
     """
 
     chosen: NDArray[np.int64]
@@ -71,6 +98,7 @@ class SeenCorrelations:
     omega: Array
     noise: float
     units: NDArray[np.int64]
+    varying: NDArray[np.int64]
 
     @staticmethod
     def read(
@@ -104,11 +132,24 @@ class SeenCorrelations:
             tests[:, used],
             spread,
             np.flatnonzero(targets[active]),
+            kept[active] if part.targets else np.flatnonzero(variance > floor),
         )
+
+    @property
+    def places(self) -> Places | None:
+        """Where features with room stand among all that vary; None if all have."""
+        if len(self.varying) == len(self.chosen):
+            return None
+        return Places(np.searchsorted(self.varying, self.chosen), len(self.varying))
 
     def residual(self, correlation: AbstractCovariance) -> float:
         """Relative distance of what was seen from what correlations explain of it."""
-        missed = float(np.linalg.norm(correlation @ self.omega - self.seen))
+        places = self.places
+        if places is None:
+            explained = correlation @ self.omega
+        else:
+            explained = (correlation @ places.spread(self.omega))[places.seen]
+        missed = float(np.linalg.norm(explained - self.seen))
         return missed / max(float(np.linalg.norm(self.seen)), 1e-300)
 
     def directions(self, mean: Array, tuning: NoiseTuning) -> int:

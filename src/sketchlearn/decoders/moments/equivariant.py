@@ -11,11 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
+import numpy as np
 from typing_extensions import override
 
 from sketchlearn.decoders.moments.base import AbstractMomentDecoder
 from sketchlearn.decoders.moments.covariance.base import AbstractCovariance, Array
 from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.cross_moments import Places
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.prior_network import FrozenPrior, PriorSpec
 from sketchlearn.files.weights import Weights
@@ -32,11 +34,10 @@ It was trained on up to 196, and its time grows with the square of their number.
 class EquivariantDecoder(AbstractMomentDecoder):
     """Mean and covariance from a sketch of cross moments, by a learned prior.
 
-    A noisy (private) sketch is decoded by plain Nyström, and so is one of more than
-    ``LEARNED_FEATURES`` features: the weights have been trained neither on noise nor
-    on so many, and attention takes time and memory by the square of their number.
-    Other parameters as in
-    :class:`~sketchlearn.decoders.moments.base.AbstractMomentDecoder`.
+    A sketch of more than ``LEARNED_FEATURES`` features is decoded by plain Nyström:
+    attention takes time and memory by the square of their number. So is a noisy
+    (private) one, by weights that have not been trained on noise. Other parameters as
+    in :class:`~sketchlearn.decoders.moments.base.AbstractMomentDecoder`.
 
     Parameters
     ----------
@@ -49,10 +50,19 @@ class EquivariantDecoder(AbstractMomentDecoder):
     network: FrozenPrior
 
     @override
-    def complete(self, seen: Array, omega: Array, noise: float) -> AbstractCovariance:
-        if noise or len(omega) > LEARNED_FEATURES:
-            return NystromDecoder().complete(seen, omega, noise)
-        return DenseCovariance(self.network(omega, seen))
+    def complete(
+        self, seen: Array, omega: Array, noise: float, places: Places | None = None
+    ) -> AbstractCovariance:
+        count = len(omega) if places is None else places.count
+        ordered = self.network.spec.ordered
+        if count > LEARNED_FEATURES or (noise and not ordered):
+            return NystromDecoder().complete(seen, omega, noise, places)
+        if ordered or places is None:
+            found = self.network(omega, seen, places=places, noise=noise)
+            return DenseCovariance(found)
+        alone = np.eye(count)
+        alone[np.ix_(places.seen, places.seen)] = self.network(omega, seen)
+        return DenseCovariance(alone)
 
     @classmethod
     def from_weights(cls, weights: Weights) -> Self:

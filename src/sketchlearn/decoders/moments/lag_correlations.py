@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.covariance.base import Array
+from sketchlearn.decoders.moments.cross_moments import Places
 
 __all__ = ["LAGS", "NOISE_RIDGE", "RIDGE", "ROUGHNESS", "lag_correlations", "penalty"]
 
@@ -36,49 +36,42 @@ NOISE_RIDGE = 20.0
 
 
 def lag_correlations(
-    omega: Array,
-    seen: Array,
-    places: NDArray[np.int64],
-    n_features: int,
-    noise: float = 0.0,
+    omega: Array, seen: Array, places: Places, noise: float = 0.0
 ) -> tuple[Array, float]:
-    """Correlations at distances 0, 1, .., n_features - 1, and that of far features.
+    """Correlations at distances 0, 1, .., d - 1, and what far features have in common.
 
     Parameters
     ----------
     omega, seen : arrays of shape (p, n_columns)
         Ω with orthonormal columns, and P Ω, of the features that were seen.
-    places : array of p ints
+    places : Places
         Where these stand among all.
-    n_features : int
-        Number of all features.
     noise : float
         Standard deviation of the noise on each entry of ``seen``.
 
     Returns
     -------
-    curve : array of shape (n_features,)
+    curve : array of shape (d,)
         Begins with 1, and ``curve[abs(i - j)]`` is a positive semi-definite matrix.
     far : float
         What all distances have in common.
 
     Examples
     --------
-    >>> places = np.arange(40)
-    >>> P = 0.8 ** np.abs(places[:, None] - places)
+    >>> every = np.arange(40)
+    >>> P = 0.8 ** np.abs(every[:, None] - every)
     >>> omega = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 8)))[0]
-    >>> curve, far = lag_correlations(omega, P @ omega, places, 40)
+    >>> curve, far = lag_correlations(omega, P @ omega, Places(every, 40))
     >>> float(curve[0]), bool(curve[1] > curve[3] > 0.3)
     (1.0, True)
     """
-    steps = min(LAGS, n_features - 1)
-    tests = np.zeros((n_features, omega.shape[1]))
-    tests[places] = omega
+    d, shown = places.count, places.seen
+    steps, tests = min(LAGS, d - 1), places.spread(omega)
     around = sliding_window_view(
         np.pad(tests, ((steps, steps), (0, 0))), 2 * steps + 1, axis=0
-    )[places]
+    )[shown]
     both = around[..., steps + 1 :] + around[..., :steps][..., ::-1]
-    others = (tests.sum(axis=0) - tests)[places]
+    others = (tests.sum(axis=0) - tests)[shown]
     design = np.concatenate([both, others[..., None]], axis=2).reshape(-1, steps + 1)
     gram = design.T @ design
     size = max(float(np.diag(gram)[:steps].sum()) / max(steps, 1), 1e-9)
@@ -88,7 +81,7 @@ def lag_correlations(
         design.T @ (seen - omega).ravel(),
     )
     far = float(found[-1])
-    near = np.full(n_features - 1, far)
+    near = np.full(d - 1, far)
     near[:steps] += found[:steps]
     return _definite(near), far
 

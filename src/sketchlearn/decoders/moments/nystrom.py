@@ -23,7 +23,7 @@ from typing_extensions import override
 from sketchlearn.decoders.moments.base import AbstractMomentDecoder
 from sketchlearn.decoders.moments.covariance.base import Array
 from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
-from sketchlearn.decoders.moments.cross_moments import independent
+from sketchlearn.decoders.moments.cross_moments import Places, independent
 from sketchlearn.decoders.moments.noise_floor import spectral_edge
 
 __all__ = ["NystromDecoder", "NystromTuning"]
@@ -61,10 +61,14 @@ class NystromDecoder(AbstractMomentDecoder):
     tuning: NystromTuning = NystromTuning()
 
     @override
-    def complete(self, seen: Array, omega: Array, noise: float) -> LowRankCovariance:
+    def complete(
+        self, seen: Array, omega: Array, noise: float, places: Places | None = None
+    ) -> LowRankCovariance:
         shortest = float(np.linalg.norm(omega, axis=0).min())
         floor = spectral_edge(noise, omega.shape[1]) / max(shortest, 1e-300)
         loadings = _loadings(seen, omega, self.tuning.bulk, floor)
+        if places is not None:
+            loadings = places.spread(loadings)
         return LowRankCovariance(loadings, 1 - np.vecdot(loadings, loadings))
 
 

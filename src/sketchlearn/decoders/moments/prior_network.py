@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.covariance.base import Array
+from sketchlearn.decoders.moments.cross_moments import Places
 from sketchlearn.decoders.moments.prior_tokens import (
     KERNELS,
     N_PAIRS,
@@ -105,6 +106,12 @@ class FrozenPrior:
     .. math::
         P_0 = T\,(I - \mathrm{diag}\lVert h_i\rVert^2 + hh^\top)\,T .
 
+    A network that looks at the order of features also sees how far apart they stand
+    and what :func:`~sketchlearn.decoders.moments.lag_correlations.lag_correlations`
+    reads off the sketch; it adds kernels of the distance,
+    :math:`\sum_\tau a_{\tau i}\, a_{\tau j}\, k_\tau(|i - j|)`, to :math:`hh^\top`, and
+    others of their kind are the guess that features without room are extended with.
+
     Parameters
     ----------
     spec : PriorSpec
@@ -125,8 +132,7 @@ class FrozenPrior:
         omega: Array,
         seen: Array,
         *,
-        places: NDArray[np.int64] | None = None,
-        n_features: int | None = None,
+        places: Places | None = None,
         noise: float = 0.0,
     ) -> Array:
         """Correlations (d, d) from Ω and P Ω, both (p, n_columns).
@@ -134,8 +140,7 @@ class FrozenPrior:
         ``places`` are those of the p features among all d; the others are guessed from
         their neighbours. ``noise`` is the standard deviation of that on P Ω.
         """
-        d = len(omega) if n_features is None else n_features
-        places = np.arange(d) if places is None else places
+        places = places or Places(np.arange(len(omega)), len(omega))
         noise /= max(float(np.linalg.norm(omega, axis=0).min()), 1e-30)
         omega, seen = orthonormal(omega, seen)
         reading = SketchReading(
@@ -143,7 +148,6 @@ class FrozenPrior:
             seen,
             nystrom_loadings(omega, seen, noise),
             places=places,
-            n_features=d,
             noise=noise,
             ordered=self.spec.ordered,
         )
@@ -151,20 +155,22 @@ class FrozenPrior:
         for block in self._blocks:
             tokens = block(tokens, reading)
         output = self._affine("outputs")(self._norm("norm")(tokens))
-        prior = self._prior(output, reading)[np.ix_(places, places)]
+        inner = np.ix_(places.seen, places.seen)
+        prior = self._prior(output, reading)[inner]
         found = complete_correlation(omega, seen, prior, noise)
-        if len(places) == d:
+        if len(found) == places.count:
             return found
         between = _loadings(output[:, self.spec.rank + 1 + self.spec.n_kernels :])
-        guess = reading.with_kernels(between, np.zeros((d, 1)))
-        return extend_correlation(found, guess, places)
+        guess = reading.with_kernels(between, np.zeros((places.count, 1)))
+        return extend_correlation(found, guess, places.seen)
 
     def _prior(self, output: Array, reading: SketchReading) -> Array:
         """P₀, up to what the sketch leaves room for: (d, d)."""
         rank, last = self.spec.rank, self.spec.rank + 1 + self.spec.n_kernels
         scale = 0.6 * reading.unseen * np.exp(output[:, rank : rank + 1].clip(-3, 3))
         own = _loadings(np.hstack([output[:, :rank], output[:, rank + 1 : last]]))
-        return reading.with_kernels(own[:, rank:], own[:, :rank]) * scale * scale.T
+        correlation = reading.with_kernels(own[:, rank:], own[:, :rank])
+        return np.asarray(correlation * scale * scale.T)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and model card as one value, to be saved."""
@@ -231,7 +237,8 @@ class _Block:
 
 def _loadings(numbers: Array) -> Array:
     """Loadings that explain less than all of a variance of one."""
-    return numbers / np.sqrt(1 + np.square(numbers).sum(axis=1, keepdims=True))
+    length = np.sqrt(1 + np.square(numbers).sum(axis=1, keepdims=True))
+    return np.asarray(numbers / length)
 
 
 def _shapes(spec: PriorSpec) -> dict[str, tuple[int, ...]]:

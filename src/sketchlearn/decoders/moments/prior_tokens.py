@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.covariance.base import Array
+from sketchlearn.decoders.moments.cross_moments import Places
 from sketchlearn.decoders.moments.lag_correlations import lag_correlations
 
 __all__ = [
@@ -63,10 +64,8 @@ class SketchReading:
         Ω with orthonormal columns, and P Ω, of the features that were seen.
     loadings : array of shape (p, n_columns)
         Nyström loadings.
-    places : array of p ints
-        Where these features stand among all.
-    n_features : int
-        d, the number of all.
+    places : Places
+        Where these features stand among all d.
     noise : float
         Standard deviation of the noise on each entry of ``seen``.
     ordered : bool
@@ -79,41 +78,40 @@ class SketchReading:
         seen: Array,
         loadings: Array,
         *,
-        places: NDArray[np.int64],
-        n_features: int,
+        places: Places,
         noise: float,
         ordered: bool,
     ) -> None:
-        self.places, self.n_features, self.noise = places, n_features, noise
+        self.places, self._noise = places, noise
         self._omega, self._seen, self._strongest = omega, seen, loadings
-        self._loadings = self._spread(loadings)
+        self._loadings = self.places.spread(loadings)
         self._explained = np.square(self._loadings).sum(axis=1, keepdims=True)
         self.unseen = np.sqrt(np.maximum(1 - self._explained, UNSEEN))
         self.curves: list[Array] = []
         self._far = 0.0
         if ordered:
-            found, self._far = lag_correlations(omega, seen, places, n_features, noise)
-            steps = np.arange(n_features)
+            found, self._far = lag_correlations(omega, seen, places, noise)
+            steps = np.arange(places.count)
             self.curves = [*(np.exp(-steps / reach) for reach in KERNELS), found]
         self._pairs = _Pairs(self._loadings, self._explained, self.unseen, self.curves)
 
     def tokens(self, n_loadings: int) -> Array:
         """What is said of each feature: (d, 2 n_loadings + numbers)."""
-        d, columns = self.n_features, self._omega.shape[1]
+        d, columns = self.places.count, self._omega.shape[1]
         u, s, _ = np.linalg.svd(self._strongest, full_matrices=False)
         signs = np.where((u**3).sum(axis=0) < 0, -1.0, 1.0)
         keep = min(len(s), n_loadings)
         strongest, spectrum = np.zeros((len(u), n_loadings)), np.zeros(n_loadings)
         strongest[:, :keep] = (u * signs * s)[:, :keep]
         spectrum[:keep] = s[:keep] / math.sqrt(d)
-        omega, seen = self._spread(self._omega), self._spread(self._seen)
+        omega, seen = self.places.spread(self._omega), self.places.spread(self._seen)
         energy = np.log1p(np.square(seen).mean(axis=1) * d)
         leverage = np.log(np.square(omega).sum(axis=1) * d / columns + 1e-6)
         share = np.full(d, 5 * columns / d)
         own = [self._explained[:, 0], 0.3 * energy, 0.3 * leverage, share]
         shared = [*spectrum, math.log(d) / 5, math.log(columns) / 3]
         said = [
-            self._spread(strongest),
+            self.places.spread(strongest),
             np.stack(own, axis=1),
             np.tile(shared, (d, 1)),
         ]
@@ -125,7 +123,7 @@ class SketchReading:
 
     def with_kernels(self, weights: Array, loadings: Array) -> Array:
         """Unit diagonal, loadings, and kernels weighed by features: (d, d)."""
-        d = self.n_features
+        d = self.places.count
         total: Array = loadings @ loadings.T
         apart = np.abs(np.arange(d)[:, None] - np.arange(d))
         for curve, weight in zip(self.curves, weights.T, strict=True):
@@ -133,19 +131,13 @@ class SketchReading:
         np.fill_diagonal(total, 1.0)
         return total
 
-    def _spread(self, values: Array) -> Array:
-        """Zeros where nothing was seen: (p, n) → (d, n)."""
-        whole = np.zeros((self.n_features, values.shape[1]))
-        whole[self.places] = values
-        return whole
-
     def _of_places(self, omega: Array, seen: Array) -> list[Array]:
         """What a feature's neighbours say of it, and of all: (d, 10)."""
         if not self.curves:
             return []
-        d, curve = self.n_features, self.curves[-1]
+        d, curve = self.places.count, self.curves[-1]
         is_seen = np.zeros((d, 1))
-        is_seen[self.places] = 1.0
+        is_seen[self.places.seen] = 1.0
         apart = np.abs(np.arange(d)[:, None] - np.arange(d))
         likely = (curve[apart] @ omega - omega) * is_seen
         found = (seen - omega) * is_seen
@@ -157,8 +149,8 @@ class SketchReading:
             1 - is_seen[:, 0],
         ]
         lags = [float(curve[min(step, d - 1)]) for step in SHOWN_LAGS]
-        level = 0.3 * math.log(self.noise + 1e-4) + 2
-        shared = [*lags, self._far, level, math.log(d / len(self.places))]
+        level = 0.3 * math.log(self._noise + 1e-4) + 2
+        shared = [*lags, self._far, level, math.log(d / len(self.places.seen))]
         return [np.stack(own, axis=1), np.tile(shared, (d, 1))]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import partial
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,25 @@ SYNTHETIC, SIMULATED = "synthetic", "simulated"
 NOISE_LEVELS = (0.003, 1.0)
 """Range of noise on a sketch, in units of the length of the columns of Ω."""
 
-Episodes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Correlations, Ω, what was seen, of which features, and the noise on it."""
+
+@final
+class Episodes(NamedTuple):
+    """A batch: correlations, and a sketch of each."""
+
+    matrices: Tensor
+    """P, shape (b, d, d)."""
+
+    omega: Tensor
+    """Ω, shape (b, p, n_columns)."""
+
+    seen: Tensor
+    """P Ω of the features with room, and noise."""
+
+    places: Tensor
+    """Where these features stand, shape (p,)."""
+
+    noise: Tensor
+    """Standard deviation of the noise on P Ω, shape (b,)."""
 
 
 @final
@@ -172,11 +189,12 @@ class CorrelationProblem(AbstractProblem):
         inner = matrices[:, places[:, None], places]
         noise = torch.zeros(count)
         if rng.random() < self.config.noisy:
-            levels = np.exp(rng.uniform(*np.log(NOISE_LEVELS), count))
+            low, high = np.log(NOISE_LEVELS)
+            levels = np.exp(rng.uniform(low, high, count))
             noise = torch.from_numpy(levels).float() * tests.norm(dim=1).mean(dim=1)
         drawn = torch.from_numpy(rng.normal(size=tests.shape)).float()
         seen = inner @ tests + noise[:, None, None] * drawn
-        return matrices, tests, seen, places, noise
+        return Episodes(matrices, tests, seen, places, noise)
 
     @override
     def loss(self, model: nn.Module, batch: Episodes) -> Tensor:

@@ -414,7 +414,7 @@ def test_the_features_kept_are_the_same_on_every_machine():
     ranges = np.ones(12)
     ranges[[2, 7]] = 64.0
     wide = CompressivePCA(sketch_size=5, bounds=(-ranges, ranges)).plan(12)
-    assert wide.kept.tolist() == [1, 2, 5, 7, 10]  # and the widest ones
+    assert wide.kept.tolist() == [1, 2, 6, 7, 10]  # and the widest ones
 
 
 WIDE = np.random.default_rng(5).normal(size=(80, 4)) @ (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sketchlearn.decoders.moments.lag_correlations import (
     LAGS,
     NOISE_RIDGE,
-    RIDGE,
-    ROUGHNESS,
+    LAG_RIDGE,
+    LAG_ROUGHNESS,
     penalty,
 )
 from sketchlearn.meta.backend import Tensor, nn, torch
@@ -34,7 +34,7 @@ def lag_correlations(
     gram = design.mT @ design
     size = torch.diagonal(gram, dim1=1, dim2=2)[:, :steps].sum(dim=1) / max(steps, 1)
     weight = size.clamp_min(1e-9) * (1 + (NOISE_RIDGE * noise) ** 2)
-    ridge = torch.from_numpy(penalty(steps, RIDGE, ROUGHNESS)).to(seen)
+    ridge = torch.from_numpy(penalty(steps, LAG_RIDGE, LAG_ROUGHNESS)).to(seen)
     found = torch.linalg.solve(
         gram + weight[:, None, None] * ridge, design.mT @ target
     )[..., 0]

@@ -61,7 +61,7 @@ class MomentPlanTuning:
     third column. Measured on training sets, with the learned decoder; checked by the
     error of PCA in ``benchmarks/tuning.py``."""
 
-    kept_of_many: float = 0.8
+    kept_of_many: float = 0.75
     """The same where there are many."""
 
     many_features: int = 100

@@ -23,11 +23,18 @@ from sketchlearn.decoders.moments import prior_network
 from sketchlearn.decoders.moments.base import AbstractMomentDecoder
 from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
 from sketchlearn.decoders.moments.covariance.low_rank import LowRankCovariance
-from sketchlearn.decoders.moments.cross_moments import held_out, missed_strength
+from sketchlearn.decoders.moments.cross_moments import (
+    Places,
+    held_out,
+    missed_strength,
+)
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.prior_network import FrozenPrior, PriorSpec
-from sketchlearn.decoders.moments.prior_update import complete_correlation
+from sketchlearn.decoders.moments.prior_update import (
+    complete_correlation,
+    extend_correlation,
+)
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.prior import PriorNetwork
@@ -339,3 +346,73 @@ def test_unseen_variance_is_for_covariances_that_will_be_inverted():
     assert (moments.unseen_variance > 0).all()
     share = moments.unseen_variance / np.diag(COVARIANCE)
     assert np.allclose(share, share[0], rtol=1e-6)  # the same in units of variance
+
+
+ORDERED = EquivariantDecoder(PriorNetwork(replace(SPEC, ordered=True), seed=3).freeze())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_extension_keeps_what_was_found_and_is_positive_definite(seed):
+    rng = np.random.default_rng(seed)
+    found, guess = correlations(4, rng), correlations(9, rng)
+    places = np.sort(rng.permutation(9)[:4])
+    whole = extend_correlation(found, guess, places)
+    assert np.allclose(whole[np.ix_(places, places)], found)
+    require_correlations(whole)
+    exact = guess[np.ix_(places, places)]
+    assert np.allclose(extend_correlation(exact, guess, places), guess, atol=1e-3)
+
+
+@pytest.mark.parametrize("decoder", [SHIPPED, NystromDecoder()])
+def test_who_does_not_look_at_the_order_leaves_features_without_room_alone(decoder):
+    truth, places = ring(12, RNG), Places(np.array([1, 4, 8]), 12)
+    omega = random_groups(3, 1, seed=0)
+    seen = truth[np.ix_(places.seen, places.seen)] @ omega
+    found = decoder.complete(seen, omega, 0.0, places).dense
+    others = np.setdiff1d(np.arange(12), places.seen)
+    assert np.array_equal(found[np.ix_(others, others)], np.eye(9))
+    assert not found[np.ix_(others, places.seen)].any()
+
+
+@pytest.mark.parametrize(("d", "p"), [(2, 1), (30, 29), (30, 4), (196, 100)])
+@pytest.mark.parametrize("noise", [0.0, 0.1, 100.0])
+def test_features_without_room_and_noise_give_correlations(d, p, noise):
+    rng = np.random.default_rng(d)
+    truth, places = correlations(d, rng), Places(np.sort(rng.permutation(d)[:p]), d)
+    omega = random_groups(p, max(1, p // 5), seed=d)
+    seen = truth[np.ix_(places.seen, places.seen)] @ omega
+    seen += noise * rng.normal(size=seen.shape)
+    found = ORDERED.complete(seen, omega, noise, places).dense
+    assert found.shape == (d, d)
+    require_correlations(found)
+
+
+def test_much_noise_leaves_what_is_likely_without_the_sketch():
+    rng = np.random.default_rng(0)
+    truth, omega = correlations(30, rng), random_groups(30, 4, seed=0)
+    noise = rng.normal(size=omega.shape)
+    drowned = [
+        ORDERED.complete(truth @ omega + 1e4 * part, omega, 1e4).dense
+        for part in (noise, 0 * noise)
+    ]
+    for found in drowned:
+        require_correlations(found)
+        assert np.abs(found - np.eye(30)).max() < 0.9
+
+
+def test_a_private_sketch_is_decoded_with_a_prior_that_knows_noise():
+    phi = clipped(CrossMomentFeatures(D, 3, scaling=SCALING, reach=1.0), norm_bound=4.0)
+    private = release_seeded(sketch_rows(ROWS, phi), 0, epsilon=50.0, delta=1e-5)
+    learned, plain = (d.decode(private).params for d in (ORDERED, NystromDecoder()))
+    assert not np.array_equal(learned.covariance, plain.covariance)
+    assert np.linalg.eigvalsh(learned.covariance)[0] > -1e-6
+
+
+def test_a_compressed_sketch_places_what_it_saw_among_all_features():
+    kept = np.array([0, 3, 5, 11, 19])
+    sketch = sketch_rows(ROWS, CrossMomentFeatures(D, 5, kept=kept))
+    decoding = ORDERED.decode(sketch)
+    found, inner = decoding.params.covariance, np.ix_(kept, kept)
+    assert np.allclose(found[inner], COVARIANCE[inner], atol=1e-2)
+    assert np.allclose(np.diag(found), np.diag(COVARIANCE), atol=1e-6)
+    assert decoding.residual < 1e-2

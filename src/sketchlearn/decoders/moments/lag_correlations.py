@@ -21,12 +21,19 @@ from numpy.lib.stride_tricks import sliding_window_view
 from sketchlearn.decoders.moments.covariance.base import Array
 from sketchlearn.decoders.moments.cross_moments import Places
 
-__all__ = ["LAGS", "NOISE_RIDGE", "RIDGE", "ROUGHNESS", "lag_correlations", "penalty"]
+__all__ = [
+    "LAGS",
+    "NOISE_RIDGE",
+    "LAG_RIDGE",
+    "LAG_ROUGHNESS",
+    "lag_correlations",
+    "penalty",
+]
 
 LAGS = 48
 """Distances with a correlation of their own; all larger ones share one."""
 
-RIDGE, ROUGHNESS = 0.3, 0.6
+LAG_RIDGE, LAG_ROUGHNESS = 0.3, 0.6
 """Penalty on what distances have of their own and on jumps from one to the next, in
 units of the mean square of a column. Of 0.005, 0.05 and 0.5, the last was nearest to
 the curves of training images."""
@@ -77,7 +84,7 @@ def lag_correlations(
     size = max(float(np.diag(gram)[:steps].sum()) / max(steps, 1), 1e-9)
     weight = size * (1 + (NOISE_RIDGE * noise) ** 2)
     found = np.linalg.solve(
-        gram + weight * penalty(steps, RIDGE, ROUGHNESS),
+        gram + weight * penalty(steps, LAG_RIDGE, LAG_ROUGHNESS),
         design.T @ (seen - omega).ravel(),
     )
     far = float(found[-1])

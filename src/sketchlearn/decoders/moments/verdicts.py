@@ -152,7 +152,7 @@ def left_out_features(
     d = len(variances)
     return (
         f"{len(left_out)} features, {share:.0%} of the variance, have no room in this "
-        "sketch: of them components know nothing but the variances. Use sketch_size "
+        "sketch: nothing was seen of them but the variances. Use sketch_size "
         f">= {min(5 * d, d * (d + 1) // 2)}."
     )
 

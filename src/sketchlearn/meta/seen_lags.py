@@ -3,10 +3,10 @@ r"""Correlations by distance as they are trained on: the twin of the NumPy funct
 from __future__ import annotations
 
 from sketchlearn.decoders.moments.lag_correlations import (
-    LAGS,
-    NOISE_RIDGE,
     LAG_RIDGE,
     LAG_ROUGHNESS,
+    LAGS,
+    NOISE_RIDGE,
     penalty,
 )
 from sketchlearn.meta.backend import Tensor, nn, torch

@@ -38,6 +38,9 @@ LAG_RIDGE, LAG_ROUGHNESS = 0.3, 0.6
 units of the mean square of a column. Of 0.005, 0.05 and 0.5, the last was nearest to
 the curves of training images."""
 
+COLUMNS_AT_ONCE = 32
+"""Columns of Ω that are looked at together; bounds the memory for many."""
+
 NOISE_RIDGE = 20.0
 """Noise of one over so much doubles the penalty."""
 
@@ -72,25 +75,33 @@ def lag_correlations(
     >>> float(curve[0]), bool(curve[1] > curve[3] > 0.3)
     (1.0, True)
     """
-    d, shown = places.count, places.seen
-    steps, tests = min(LAGS, d - 1), places.spread(omega)
-    around = sliding_window_view(
-        np.pad(tests, ((steps, steps), (0, 0))), 2 * steps + 1, axis=0
-    )[shown]
-    both = around[..., steps + 1 :] + around[..., :steps][..., ::-1]
-    others = (tests.sum(axis=0) - tests)[shown]
-    design = np.concatenate([both, others[..., None]], axis=2).reshape(-1, steps + 1)
-    gram = design.T @ design
+    d = places.count
+    steps = min(LAGS, d - 1)
+    gram, right = np.zeros((steps + 1, steps + 1)), np.zeros(steps + 1)
+    for start in range(0, omega.shape[1], COLUMNS_AT_ONCE):
+        block = slice(start, start + COLUMNS_AT_ONCE)
+        design = _design(omega[:, block], places, steps)
+        gram += design.T @ design
+        right += design.T @ (seen - omega)[:, block].ravel()
     size = max(float(np.diag(gram)[:steps].sum()) / max(steps, 1), 1e-9)
     weight = size * (1 + (NOISE_RIDGE * noise) ** 2)
-    found = np.linalg.solve(
-        gram + weight * penalty(steps, LAG_RIDGE, LAG_ROUGHNESS),
-        design.T @ (seen - omega).ravel(),
-    )
+    ridge = weight * penalty(steps, LAG_RIDGE, LAG_ROUGHNESS)
+    found = np.linalg.solve(gram + ridge, right)
     far = float(found[-1])
     near = np.full(d - 1, far)
     near[:steps] += found[:steps]
     return _definite(near), far
+
+
+def _design(omega: Array, places: Places, steps: int) -> Array:
+    """What each distance, and all others, add to the entries of P Ω."""
+    tests, shown = places.spread(omega), places.seen
+    padded = np.pad(tests, ((steps, steps), (0, 0)))
+    around = sliding_window_view(padded, 2 * steps + 1, axis=0)[shown]
+    both = around[..., steps + 1 :] + around[..., :steps][..., ::-1]
+    others = (tests.sum(axis=0) - tests)[shown]
+    columns = np.concatenate([both, others[..., None]], axis=2)
+    return columns.reshape(-1, steps + 1)
 
 
 def penalty(steps: int, ridge: float, roughness: float) -> Array:

@@ -107,7 +107,7 @@ def draw_component_errors(
         for size in sizes:
             lines = [Line("exact PCA", ranks.tolist(), exact.tolist(), "-", "0.2")]
             for method in methods:
-                if method.missing(size) is not None:
+                if not method.runs_at(size):
                     continue
                 moment = method.estimate(data, size, 0).second_moment
                 found = leading_components(moment)
@@ -157,7 +157,7 @@ def draw_scatter(
     panels = [PointPanel("exact PCA", data.rows @ exact.T, groups)]
     for method in methods:
         for size in sizes:
-            if method.missing(size) is not None:
+            if not method.runs_at(size):
                 continue
             moment = method.estimate(data, size, 0).second_moment
             found = leading_components(moment)[:2, : data.n_features]

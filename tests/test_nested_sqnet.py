@@ -149,3 +149,6 @@ def test_sketches_of_a_model_that_is_gone_are_not_guessed(packaged):
     assert (sketch + sketch.with_new_lineage()).count == 100  # needs no weights
     with pytest.raises(SketchFileError, match="Install the release"):
         _ = sketch.feature_map
+    (packaged / "models.json").write_text("{}")
+    with pytest.raises(SketchFileError, match="'basis' is not in this release any"):
+        _ = loads(data).feature_map

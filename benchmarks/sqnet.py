@@ -10,7 +10,7 @@ sets (the mean of genotypes and images) and of narrow tables, by sketch size:
 * tanh: the paper's last activation behind the same networks;
 * tuned: 120 steps of Adam with the paper's L1 loss from there, without and with tanh.
 
-usage: python3 dev.py run benchmarks/sqnet.py [--data ../shared] [--episodes 2500]
+usage: python3 dev.py run benchmarks/sqnet.py [--data ../shared] [--episodes 1800]
 """
 
 import argparse
@@ -29,8 +29,8 @@ from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 
 D = 196
-SIZES = (2, 20, 100, 500, 1000)
-TUNED_SIZES = (20, 100, 500)
+SIZES = (2, 20, 100, 500)
+TUNED_SIZES = (20, 100)
 SHARES = {"image": 0.44, "genotype": 0.20, "tabular": 0.27, "simulated": 0.09}
 PLACES = np.tril_indices(D)
 
@@ -126,7 +126,7 @@ def variants(problem, part, episodes):
     """Names and scores of all settings on one third."""
     triangles = problem.triangles(episodes, np.random.default_rng(1))
     in_order = cases(part, shuffled=False)
-    for power in (0.0, 1.0, 2.0, 3.0, 5.0):
+    for power in (0.0, 2.0, 3.0, 5.0):
         basis = fitted(triangles, power)
         yield f"weights: power {power:g}", judge(in_order, projected(basis))
     basis = fitted(triangles, second_moment._POWER)
@@ -148,7 +148,7 @@ def row_of(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared"))
-    parser.add_argument("--episodes", type=int, default=2500)
+    parser.add_argument("--episodes", type=int, default=1800)
     options = parser.parse_args()
     if not (options.data / "data").is_dir():
         raise SystemExit(f"no data in {options.data}; pass --data (skipped).")

@@ -43,13 +43,13 @@ def sqnet(data):
     for item in load_sets(data):
         if not item.real:
             continue
-        rows = item.few_rows
-        rows = np.pad(rows, ((0, 0), (0, phi.n_features - rows.shape[1])))
+        rows, d = item.few_rows, item.n_features
+        rows = np.pad(rows, ((0, 0), (0, phi.n_features - d)))
         ours = sketch_rows(rows, phi, progress=False)
         mean = network(lower_products(rows)).mean(axis=0)
         largest = max(largest, np.abs(ours.mean - mean).max())
         pair = [
-            item.pca_lre(Estimate(decoder.decode(sketch).params))
+            item.pca_lre(Estimate(decoder.decode(sketch).params[:d, :d]))
             for sketch in (ours, with_mean(ours, mean))
         ]
         scores.append(pair)

@@ -18,7 +18,7 @@ CONFIG = """
 task = "second-moment"
 [data]
 held_out = ["wdbc"]
-[model]
+[cpu.model]
 inputs = "outer"
 output = "symmetric"
 decoder = { head = "tanh" }
@@ -27,6 +27,12 @@ n_features = 24
 episodes = 2
 [cpu.train]
 steps = 2
+[nested.model]
+nested = true
+[nested.problem]
+start_episodes = 40
+[nested.train]
+steps = 0
 """
 
 

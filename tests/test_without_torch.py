@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 ROWS = RNG.uniform(size=(300, 12))
 DECODERS = {
     "pca-equivariant": "model.decode(sketch).params.covariance",
-    "pca-sqnet-100": "model.decoder().decode(sketch).params",
+    "pca-sqnet": "model.sized(100).decoder().decode(sketch).params",
     "kmeans-ckm": "model.decoder(3).decode(sketch).params.centers",
     "kmeans-ckm-private": "model.decoder(3).decode(sketch).params.centers",
     "frequency-parallel-100": "model.decoder().decode(sketch).params",
@@ -42,7 +42,7 @@ DECODERS = {
 }
 MAPS = {
     "pca-equivariant": lambda model: sl.CrossMomentFeatures(12, 3),
-    "pca-sqnet-100": lambda model: model.feature_map(value_bound=64.0),
+    "pca-sqnet": lambda model: model.sized(100).feature_map(value_bound=64.0),
     "kmeans-ckm": lambda model: model.feature_map(12, 100),
     "kmeans-ckm-private": lambda model: model.feature_map(12, 100),
     "frequency-parallel-100": lambda model: model.feature_map(),
@@ -90,7 +90,7 @@ MODELS = pytest.mark.parametrize(
     "name",
     [
         "pca-equivariant",
-        "pca-sqnet-100",
+        "pca-sqnet",
         "kmeans-ckm",
         "kmeans-ckm-private",
         "frequency-parallel-100",

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.quadratic import QuadraticFeatures
     from sketchlearn.features.scaling import Scaling
     from sketchlearn.features.table import TableFeatures
+    from sketchlearn.nested_sqnet import NestedSQNet
     from sketchlearn.parties.combine import combine
     from sketchlearn.parties.keys import PartyKey
     from sketchlearn.parties.session import Session
@@ -96,6 +97,7 @@ _HOMES = {
     "Ledger": "privacy.ledger",
     "MembershipEstimator": "estimators.membership",
     "MomentFeatures": "features.moments",
+    "NestedSQNet": "nested_sqnet",
     "NetworkFeatures": "features.network",
     "NystromFeatures": "features.nystrom",
     "PackedCounters": "decoders.counts.packing",
@@ -162,6 +164,7 @@ __all__ = [
     "Ledger",
     "MembershipEstimator",
     "MomentFeatures",
+    "NestedSQNet",
     "NetworkFeatures",
     "NystromFeatures",
     "PackedCounters",

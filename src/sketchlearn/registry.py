@@ -19,6 +19,7 @@ from sketchlearn.errors import SketchFileError
 from sketchlearn.files.durable import write_file
 from sketchlearn.files.models import INDEX, ModelInfo, packaged_weights, read_index
 from sketchlearn.files.weights import Weights, save_weights
+from sketchlearn.nested_sqnet import NestedSQNet
 
 __all__ = [
     "ModelInfo",
@@ -48,14 +49,21 @@ def load_model(name: str) -> Any:
     Parameters
     ----------
     name : str
-        One of :func:`list_models`.
+        One of :func:`list_models`; ``name-100`` is the SQNet of size 100 of a model
+        of all sizes.
 
     Returns
     -------
-    SQNet or decoder
+    SQNet, NestedSQNet or decoder
         By the kind of the model; nothing of it changes. The file is read once per
         process, the model built at every call.
     """
+    nested, _, size = name.rpartition("-")
+    models = {model.name: model for model in list_models()}
+    if name not in models and nested in models and size.isascii() and size.isdigit():
+        model = load_model(nested)
+        if isinstance(model, NestedSQNet):
+            return model.sized(int(size))
     weights = packaged_weights(name)
     builders = find_builders()
     if weights.kind not in builders:
@@ -74,7 +82,10 @@ def find_builders() -> dict[str, Any]:
     one; there is no list to put it into.
     """
     return classes_declaring(
-        "weights_kind", "sketchlearn.decoders", "sketchlearn.sqnet"
+        "weights_kind",
+        "sketchlearn.decoders",
+        "sketchlearn.nested_sqnet",
+        "sketchlearn.sqnet",
     )
 
 

@@ -105,7 +105,7 @@ def test_a_packaged_model_stays_one_until_its_sketch_network_is_tuned():
     net = TrainableSQNet.thaw(load_model("pca-sqnet-100"))
     with torch.no_grad():
         net.decoder_network.layers.last.bias.add_(0.5)
-    assert net.freeze().feature_map().model.name == "pca-sqnet-100"
+    assert net.freeze().feature_map().model.name == "pca-sqnet"
     with torch.no_grad():
         net.feature_network.layers.last.bias.add_(0.5)
     tuned = net.freeze().feature_map()

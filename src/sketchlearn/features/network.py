@@ -40,10 +40,17 @@ from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import tensors_digest
-from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, spec_from_dict
+from sketchlearn.networks.forward import (
+    FrozenNetwork,
+    NetworkSpec,
+    part_of_tensors,
+    spec_from_dict,
+)
 
 __all__ = [
     "FEATURE_PREFIX",
+    "LAST_BIAS",
+    "LAST_WEIGHT",
     "Inputs",
     "ModelReference",
     "NetworkFeatures",
@@ -57,6 +64,9 @@ Inputs = Literal["rows", "outer"]
 
 FEATURE_PREFIX = "feature."
 """Names of the Sketch Network's tensors in a weights file begin like this."""
+
+LAST_WEIGHT, LAST_BIAS = "layers.last.weight", "layers.last.bias"
+"""Tensors with a row for each output, or for each output of a window."""
 
 _NETWORK_ROW_BITS = 20
 """Scaled rows are rounded to ``2**-20``."""
@@ -95,12 +105,26 @@ def unchanged_model(
     """
     if model is None:
         return None
-    packaged = packaged_weights(model.name, checksum=model.checksum)
-    is_same = all(
-        np.array_equal(packaged.tensors[FEATURE_PREFIX + name], array)
-        for name, array in tensors.items()
-    )
+    packaged = _packaged_tensors(model, len(tensors[LAST_BIAS]))
+    is_same = all(np.array_equal(packaged[n], array) for n, array in tensors.items())
     return model if is_same else None
+
+
+def _packaged_tensors(
+    model: ModelReference, n_outputs: int
+) -> dict[str, NDArray[np.float32]]:
+    """Tensors of a Sketch Network of the package; of its first outputs only.
+
+    The networks of all sizes of a nested model are one file.
+    """
+    weights = packaged_weights(model.name, checksum=model.checksum)
+    found = part_of_tensors(weights.tensors, FEATURE_PREFIX)
+    cut = {
+        name: found[name][:n_outputs]
+        for name in (LAST_WEIGHT, LAST_BIAS)
+        if name in found
+    }
+    return found | cut
 
 
 @final
@@ -188,7 +212,7 @@ class NetworkFeatures(AbstractFeatureMap):
         )
         self.network, self.inputs, self.model = network, inputs, model
         self._origin = require_origin(origin)
-        self._tensors = _own_tensors(stored, model)
+        self._tensors = _own_tensors(stored, model, network.window.n_outputs)
         self.digest = tensors_digest(self._tensors)
         if digest not in ("", self.digest):
             raise FeatureMapError(
@@ -306,7 +330,9 @@ def _require_bound(network: NetworkSpec, value_bound: float | None) -> float:
 
 
 def _own_tensors(
-    stored: Mapping[str, NDArray[Any]] | None, model: ModelReference | None
+    stored: Mapping[str, NDArray[Any]] | None,
+    model: ModelReference | None,
+    n_outputs: int,
 ) -> dict[str, NDArray[np.float32]]:
     """Float32 copies of the tensors given, or of those of the package."""
     if not stored:
@@ -315,11 +341,6 @@ def _own_tensors(
                 "a learned map needs its tensors (stored=) or the packaged model they "
                 "belong to (model=)."
             )
-        packaged = packaged_weights(model.name, checksum=model.checksum).tensors
-        stored = {
-            name.removeprefix(FEATURE_PREFIX): array
-            for name, array in packaged.items()
-            if name.startswith(FEATURE_PREFIX)
-        }
+        stored = _packaged_tensors(model, n_outputs)
     # Adding 0 turns -0.0 into 0.0, as fingerprints and files do.
     return {n: np.array(a, np.float32) + np.float32(0) for n, a in stored.items()}

@@ -57,7 +57,14 @@ limit, so that whoever walks through them comes back."""
 NEWEST = 3
 """The newest version of a file that this library reads."""
 
-_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8", "U8": "|u1"}
+_DTYPES = {
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+    "I64": "<i8",
+    "U64": "<u8",
+    "U8": "|u1",
+}
 """Types of numbers in a file, by the names of safetensors."""
 
 _DTYPE_NAMES = {np.dtype(text): name for name, text in _DTYPES.items()}

@@ -80,6 +80,11 @@ def packaged_weights(name: str, *, checksum: str | None = None) -> Weights:
     checksum : str, optional
         Refuse any other version of these weights.
     """
+    if checksum is not None and name not in read_index():
+        raise SketchFileError(
+            f"model {name!r} is not in this release any more, or not yet. Install the "
+            "release of sketchlearn that has it."
+        )
     info = _find_model(name)
     if checksum not in (None, info.checksum):
         raise SketchFileError(

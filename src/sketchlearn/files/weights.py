@@ -1,8 +1,8 @@
 """Weights: learned tensors with what they are for, in one file that runs no code.
 
 A file is the library's container (:mod:`sketchlearn.files.container`) with float32
-tensors, an architecture (``spec``) and a model card (``card``), both JSON. What the
-tensors compute is not known here.
+tensors, some of them in half precision, an architecture (``spec``) and a model card
+(``card``), both JSON. What the tensors compute is not known here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -73,6 +73,9 @@ class Weights:
         How they were made and how good they are, as JSON values.
     model : str
         Name under which they come with the package; empty for any other weights.
+    half : collection of str
+        Names of tensors that take half the space in a file: each of their numbers
+        must be one of float16.
 
     Examples
     --------
@@ -87,6 +90,7 @@ class Weights:
     tensors: Mapping[str, NDArray[np.float32]]
     card: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
+    half: Collection[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(_WEIGHTS_FIELDS["kind"], self.kind):
@@ -94,6 +98,9 @@ class Weights:
                 f"kind must be up to 40 small letters, digits and -; got {self.kind!r}."
             )
         frozen = {name: _frozen(name, a) for name, a in self.tensors.items()}
+        for name in self.half:
+            _require_half(name, frozen.get(name))
+        object.__setattr__(self, "half", frozenset(self.half))
         object.__setattr__(self, "tensors", frozen)
         object.__setattr__(self, "spec", _plain("spec", self.spec))
         object.__setattr__(self, "card", _plain("card", self.card))
@@ -167,8 +174,10 @@ def encode_weights(weights: Weights) -> bytes:
 
 def _pack(weights: Weights) -> Contents:
     metadata = {**_WEIGHTS_FIELDS, "kind": weights.kind}
+    halves = {name: weights.tensors[name].astype(np.float16) for name in weights.half}
     tensors: dict[str, NDArray[Any]] = {
         **weights.tensors,
+        **halves,
         _SPEC: _text_tensor(weights.spec),
         _CARD: _text_tensor(weights.card),
     }
@@ -197,7 +206,9 @@ def _unpack(contents: Contents) -> Weights:
     require_fields(metadata, _WEIGHTS_FIELDS)
     learned = dict(tensors)
     spec, card = (_parsed_tensor(name, learned) for name in (_SPEC, _CARD))
-    weights = Weights(metadata["kind"], spec, learned, card)
+    half = [name for name, array in learned.items() if array.dtype == np.float16]
+    learned |= {name: learned[name].astype(np.float32) for name in half}
+    weights = Weights(metadata["kind"], spec, learned, card, half=half)
     if body(_pack(weights)) != body(contents):
         fail("is not written the way save_weights writes; get the original file.")
     return weights
@@ -229,6 +240,20 @@ def _frozen(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
     copy: NDArray[np.float32] = np.array(array + np.float32(0))  # -0.0 becomes 0.0
     copy.flags.writeable = False
     return copy
+
+
+def _require_half(name: str, array: NDArray[np.float32] | None) -> None:
+    """Refuse to round what is to be stored in half precision."""
+    limit = np.finfo(np.float16).max
+    if array is None or not (np.abs(array) <= limit).all():
+        fits = False
+    else:
+        fits = np.array_equal(array, array.astype(np.float16))
+    if not fits:
+        raise UnsavableError(
+            f"tensor {name!r} is to be stored in half precision and has other numbers. "
+            "Round it first: array.astype(np.float16).astype(np.float32)."
+        )
 
 
 def _plain(name: str, value: Mapping[str, Any]) -> dict[str, Any]:

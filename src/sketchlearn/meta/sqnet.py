@@ -131,6 +131,12 @@ class TrainableSQNet(nn.Module):
         (..., n_features, n_features) → (..., sketch_size), for linear networks of
         outer products with mean pooling: then training needs no rows.
         """
+        size = self.spec.n_features
+        i, j = torch.tril_indices(size, size)
+        return self.sketch_triangles(second_moments[..., i, j])
+
+    def sketch_triangles(self, triangles: Tensor) -> Tensor:
+        """Sketches from the lower triangles of second moments, as for those."""
         network = self.spec.feature_network
         linear = network.kind == "linear" and network.head is None
         is_mean = self.spec.pooling == "mean"
@@ -140,9 +146,7 @@ class TrainableSQNet(nn.Module):
                 f"by mean, is a function of the second moment; got {self.spec}. Use "
                 "sketch(rows)."
             )
-        size = self.spec.n_features
-        i, j = torch.tril_indices(size, size)
-        result: Tensor = self.feature_network(second_moments[..., i, j])
+        result: Tensor = self.feature_network(triangles)
         return result
 
     def decode(self, sketch: Tensor) -> Tensor:

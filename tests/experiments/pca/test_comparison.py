@@ -16,13 +16,14 @@ from sketchlearn.experiments.pca.comparison import (
     summary_tables,
 )
 from sketchlearn.experiments.pca.figures import errors_by_rank
-from sketchlearn.experiments.pca.methods import PCA_METHODS, Method
+from sketchlearn.experiments.pca.methods import PCA_METHODS, Method, weights_file
 from sketchlearn.experiments.pca.privacy import FULL, measure_privacy
 from sketchlearn.experiments.pca.reproduction import PCAPlan, reproduce_pca
 from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
 from sketchlearn.experiments.pca.training import train_networks
 from sketchlearn.experiments.protocol import mean_by_size
 from sketchlearn.meta.config import load_config
+from sketchlearn.nested_sqnet import NestedSQNet
 from sketchlearn.sqnet import SQNet
 
 HALF = EvaluationSet("half", np.sqrt([[1.5, 1.5], [0.5, 0.5]]) * [[1, 1], [1, -1]])
@@ -84,20 +85,21 @@ def test_a_method_without_weights_is_left_out_at_that_size_only():
 
 def test_means_are_taken_over_real_wide_all_and_printed_sets():
     tables = summary_tables(RESULTS).split("\n\n")
-    ours = [row_of(table, PCA_METHODS["learned"]) for table in tables[:4]]
+    ours = [row_of(table, PCA_METHODS["learned"]) for table in tables[:5]]
     assert ours == [
         ["0.300", "0.100"],
         ["0.500", "0.200"],
         ["0.500", "0.300"],
         ["0.500", "0.200"],
+        ["0.500", "0.200"],
     ]
     assert PCA_METHODS["sqnet"] not in tables[0]
-    assert row_of(tables[4], PCA_METHODS["learned"]) == ["0.020", "-"]
+    assert row_of(tables[5], PCA_METHODS["learned"]) == ["0.020", "-"]
 
 
 def test_printed_values_of_simulated_sets_are_not_compared_with():
     label = "SQNet, printed in the paper (1 sets)"
-    for table in summary_tables(RESULTS).split("\n\n")[:4]:
+    for table in summary_tables(RESULTS).split("\n\n")[:5]:
         assert row_of(table, label) == ["0.600", "0.400"]
 
 
@@ -137,18 +139,26 @@ def test_networks_are_trained_on_the_training_split_alone_and_once(tmp_path):
     assert "not trained again" in said[-1]
 
 
+def test_networks_of_all_sizes_are_trained_at_once(tmp_path):
+    data = write_paper_folder(tmp_path, splits=("train",))
+    config, weights = load_config(data / "pca-sqnet.toml", "nested"), tmp_path / "w"
+    assert train_networks(config, data, weights, sizes=(2, 8, 15000))
+    assert [path.name for path in weights.glob("*.safetensors")] == [weights_file()]
+    assert NestedSQNet.load(weights / weights_file()).sketch_size == 8
+
+
 def test_the_reproduction_writes_results_tables_and_figures(folder):
     config, weights = load_config(folder / "pca-sqnet.toml", "cpu"), folder / "weights"
     train_networks(config, folder, weights, sizes=(20,))
     methods = ("sqnet", "pinv-chi", "learned")
-    plan = replace(PCAPlan.quick(), sizes=(20, 100, 200), methods=methods)
+    plan = replace(PCAPlan.quick(), sizes=(20, 100, 700), methods=methods)
     results = reproduce_pca(folder, folder / "out", plan, weights=weights)
     written = json.loads((folder / "out" / "results.json").read_text())
     assert written["pca"]["learned"]["diabetes"]["20"] == pytest.approx(0, abs=1e-4)
     assert written["printed"]["diabetes"]["20"] == pytest.approx(np.log(2))
-    # 20 was trained above, 100 comes with the package, 200 is nowhere
+    # 20 was trained above, 100 comes with the package, 700 is nowhere
     assert list(results.pca["sqnet"]["hapmap31"]) == [20, 100]
-    assert "skipped sqnet at size 200" in (folder / "out" / "tables.txt").read_text()
+    assert "skipped sqnet at size 700" in (folder / "out" / "tables.txt").read_text()
     figures = sorted(path.name for path in (folder / "out").glob("*.png"))
     assert figures == ["components.png", "scatter.png", "sizes.png"]
 
@@ -165,5 +175,5 @@ def test_noise_makes_private_components_worse(folder):
 def test_plans_refuse_what_does_not_exist():
     with pytest.raises(ConfigError, match="no method 'magic'"):
         PCAPlan(methods=("magic",))
-    with pytest.raises(ConfigError, match="from 4 on"):
-        PCAPlan(sizes=(2, 20))
+    with pytest.raises(ConfigError, match="from 1 on"):
+        PCAPlan(sizes=(0, 20))

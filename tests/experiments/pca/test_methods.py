@@ -6,10 +6,12 @@ import torch
 
 from paper_folder import write_paper_folder
 from sketchlearn import sketch_rows
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.experiments.pca.methods import PCA_METHODS, pca_method, weights_file
 from sketchlearn.experiments.pca.sets import load_sets
 from sketchlearn.features.quadratic import QuadraticFeatures
 from sketchlearn.meta.sqnet import TrainableSQNet
+from sketchlearn.nested_sqnet import NestedSQNet
 from sketchlearn.sqnet import SQNetSpec
 
 
@@ -23,7 +25,7 @@ def data(tmp_path_factory):
 )
 def test_a_sketch_that_holds_the_second_moment_loses_nothing(data, name):
     small = data[0]
-    estimate = pca_method(name).estimate(small, 10, 0)
+    estimate = pca_method(name).estimate(small, 10, 1)
     assert small.pca_lre(estimate) == pytest.approx(0, abs=1e-4)
     assert small.ridge_lre(estimate) == pytest.approx(0, abs=1e-4)
 
@@ -55,7 +57,9 @@ def test_methods_that_keep_rows_know_nothing_if_no_row_fits(data, name):
     assert np.linalg.matrix_rank(one) == 1
 
 
-def test_the_papers_network_sees_padded_rows(data, tmp_path):
+def test_the_papers_network_sees_padded_rows_and_is_asked_for_the_features(
+    data, tmp_path
+):
     spec = SQNetSpec(
         26, 8, inputs="outer", output="symmetric", decoder={"head": "tanh"}
     )
@@ -67,11 +71,38 @@ def test_the_papers_network_sees_padded_rows(data, tmp_path):
         lower = net(torch.from_numpy(padded)).numpy()
     assert method.missing(8) is None
     found = method.estimate(wide, 8, 0).second_moment
-    np.testing.assert_allclose(found[np.tril_indices(26)], lower, atol=1e-5)
+    expected = symmetric_matrix(lower.astype(np.float64))[:24, :24]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_networks_of_all_sizes_are_one_file(data, tmp_path):
+    width, wide = 26, data[1]
+    n = width * (width + 1) // 2
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(n, 30)))[0].T
+    mean = rng.normal(size=n)
+    NestedSQNet.from_basis(basis, mean).save(tmp_path / weights_file())
+    method = pca_method("sqnet", tmp_path)
+    truth = wide.padded(width)[np.tril_indices(width)]
+    for size in (1, 7, 30):
+        rows = basis[:size]
+        expected = symmetric_matrix(mean + rows.T @ (rows @ (truth - mean)))
+        assert method.runs_at(size)
+        found = method.estimate(wide, size, 0).second_moment
+        np.testing.assert_allclose(found, expected[:24, :24], atol=0.02)
+    assert not method.runs_at(31)
+
+
+def test_other_methods_are_shown_where_most_sets_do_not_fit():
+    sizes = (1, 3, 4, 2000, 15000, 19306)
+    shown = [pca_method("pinv-chi").runs_at(size) for size in sizes]
+    assert shown == [False, False, True, True, False, False]
+    assert pca_method("sqnet").runs_at(19306)
+    assert not pca_method("sqnet").runs_at(19307)
 
 
 def test_missing_weights_are_named_with_what_to_do(tmp_path):
-    reason = pca_method("sqnet", tmp_path).missing(7)
-    assert "pca-sqnet-7.safetensors" in reason
+    reason = pca_method("sqnet", tmp_path).missing(1999)
+    assert "pca-sqnet-1999.safetensors" in reason
     assert "--train" in reason
     assert pca_method("pinv-chi").missing(7) is None

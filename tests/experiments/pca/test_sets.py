@@ -1,6 +1,7 @@
 """Test sets are the paper's: random features, standardised, judged by LRE."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from paper_folder import write_paper_folder
@@ -36,6 +37,31 @@ def test_sets_are_standardised_and_sorted(folder):
     for data in sets:
         np.testing.assert_allclose(data.rows.mean(axis=0), 0, atol=1e-6)
         np.testing.assert_allclose(np.diag(data.second_moment), 1, atol=1e-5)
+
+
+def test_features_keep_the_order_of_the_dataset(folder):
+    ordered, shuffled = load_sets(folder)[1], load_sets(folder, shuffled=True)[1]
+    table = pq.read_table(folder / "data" / "test" / "hapmap31.parquet")
+    rows = np.column_stack([table[f"f{i}"].to_numpy() for i in range(24)]).astype(float)
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    np.testing.assert_allclose(ordered.rows, rows, atol=1e-5)
+    order = np.random.default_rng(0).permutation(24)
+    np.testing.assert_allclose(shuffled.rows, rows[:, order], atol=1e-5)
+
+
+def test_ridge_predicts_the_same_feature_in_either_order(folder):
+    ordered, shuffled = load_sets(folder)[1], load_sets(folder, shuffled=True)[1]
+    assert shuffled.target == 0
+    assert ordered.target > 0
+    targets = [data.regression[1] for data in (ordered, shuffled)]
+    np.testing.assert_array_equal(*targets)
+    for moment in (lambda data: np.eye(24), lambda data: data.second_moment + 0.1):
+        found, expected = (
+            data.ridge_lre(Estimate(moment(data))) for data in (ordered, shuffled)
+        )
+        assert found == pytest.approx(expected)
+    zeros = Estimate(np.eye(24), np.zeros(23))
+    assert ordered.ridge_lre(zeros) == pytest.approx(shuffled.ridge_lre(zeros))
 
 
 def test_only_the_sets_asked_for_are_read(folder):

@@ -12,6 +12,7 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import nn
 
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import ConfigError, FeatureMapError
 from sketchlearn.features.cross_moments import random_groups
@@ -24,6 +25,7 @@ from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.correlations import CorrelationConfig, CorrelationProblem
 from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.metrics import log_relative_error, pca_reconstruction_error
+from sketchlearn.nested_sqnet import NestedSQNet
 from sketchlearn.sqnet import SQNetSpec
 
 
@@ -256,25 +258,56 @@ def zero_net(d):
     return net
 
 
+def matrices(triangles):
+    return symmetric_matrix(np.asarray(triangles, np.float64))
+
+
 def test_narrow_datasets_are_padded_with_zeros_and_only_training_ones_drawn():
-    training = [alike("a", 4, 0.5), alike("b", 9, 0.2)]
+    training = [alike("a", 4, 0.5), alike("b", 9, 0.2, constant=2)]
     problem = PaddedMomentProblem(
         training, [alike("c", 6, 0.8)], n_features=6, episodes=40
     )
-    batch = problem.draw(np.random.default_rng(0)).numpy()
-    assert batch.shape == (40, 6, 6)
+    drawn = problem.draw(np.random.default_rng(0))
+    assert drawn.shape == (40, 21)
+    batch = matrices(drawn)
     narrow = batch[:, 5, 5] == 0
     assert 0 < narrow.sum() < 40
-    assert not batch[narrow][:, 4:].any()
-    assert np.abs(off_diagonal(batch[narrow][:, :4, :4]) - 0.5).max() < 1e-4
-    assert np.abs(off_diagonal(batch[~narrow]) - 0.2).max() < 1e-4
-    again = problem.draw(np.random.default_rng(0)).numpy()
-    assert np.array_equal(batch, again)
+    for matrix in batch:
+        d = np.count_nonzero(np.diag(matrix))
+        # at least half of four features, or as many of nine as fit
+        assert d in (2, 3, 4, 6)
+        assert not matrix[d:].any()
+        expected = 0.2 if d == 6 else 0.5
+        assert np.abs(off_diagonal(matrix[:d, :d]) - expected).max() < 1e-4
+    assert np.array_equal(drawn, problem.draw(np.random.default_rng(0)))
+
+
+def test_features_keep_the_order_of_the_dataset():
+    # Neighbours are alike: correlations fall along every row of a matrix in order.
+    steps = np.random.default_rng(0).normal(size=(4000, 12))
+    data = MetaDataset.from_arrays("walk", steps.cumsum(axis=1).astype(np.float32))
+    problem = PaddedMomentProblem([data], [data], n_features=8, episodes=20)
+    for matrix in matrices(problem.draw(np.random.default_rng(0))):
+        assert (np.diff(matrix[0]) < 0).all()
+        assert (np.diff(matrix[-1]) > 0).all()
+
+
+def test_shares_say_how_often_a_kind_is_drawn():
+    image = replace(alike("a", 6, 0.5), kind="image")
+    made = replace(alike("b", 6, 0.2), kind="image", real=False)
+    for kind, expected in (("image", 0.5), ("simulated", 0.2)):
+        problem = PaddedMomentProblem(
+            [image, made], [image], n_features=5, episodes=9, shares={kind: 1.0}
+        )
+        found = off_diagonal(matrices(problem.draw(np.random.default_rng(0))))
+        assert np.abs(found - expected).max() < 1e-4
+    with pytest.raises(ConfigError, match="no dataset is of kind 'sound'; there are"):
+        PaddedMomentProblem([image], [image], shares={"sound": 1.0})
 
 
 def test_the_padded_problem_counts_absolute_errors_of_the_lower_triangle():
     problem = PaddedMomentProblem(
-        [alike("a", 4, 0.5)], [alike("b", 3, -0.25)], n_features=4, episodes=2
+        [alike("a", 5, 0.5)], [alike("b", 3, -0.25)], n_features=4, episodes=2
     )
     batch = problem.draw(np.random.default_rng(0))
     # A net of zeros misses 4 ones and 6 halves; of the held-out one 3 ones, 3 quarters.
@@ -283,6 +316,45 @@ def test_the_padded_problem_counts_absolute_errors_of_the_lower_triangle():
         validation = problem.validate(zero_net(4))
     assert validation["score"] == pytest.approx(3.75 / 10, abs=1e-4)
     assert np.isfinite(validation["lre"])
+
+
+def test_networks_of_one_size_start_where_those_of_all_sizes_end():
+    nested = replace(
+        run_config("second-moment", start_episodes=60),
+        model={"nested": True, "sketch_size": 12},
+    )
+    single = run_config("second-moment", start_episodes=60)
+    one, all_sizes = (build_run(c, DATASETS).model for c in (single, nested))
+    assert isinstance(all_sizes.freeze(), NestedSQNet)
+    expected = all_sizes.freeze().sized(8).tensors
+    found = one.freeze().tensors
+    # A direction is the same whatever comes after it, up to rounding.
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, atol=2e-3)
+
+
+def test_the_closed_form_beats_training_from_fresh_weights():
+    fresh, start = (
+        train_run(run_config("second-moment", start_episodes=n), DATASETS).result
+        for n in (0, 60)
+    )
+    assert start.history[0]["score"] < 0.75 * fresh.best_score
+
+
+def test_training_the_basis_goes_on_from_the_closed_form():
+    config = replace(
+        run_config("second-moment", start_episodes=60, episodes=16),
+        model={"nested": True, "sketch_size": 8},
+        train=TrainConfig(steps=60, validate_every=20, learning_rate=1e-3),
+    )
+    losses = [record["loss"] for record in train_run(config, DATASETS).result.history]
+    assert losses[-1] < losses[1]
+    stopped = replace(config, train=TrainConfig(steps=0))
+    start, model = (
+        train_run(stopped, DATASETS).model.freeze(),
+        build_run(stopped, DATASETS).model.freeze(),
+    )
+    assert np.array_equal(start.basis, model.basis)
 
 
 DATASETS = [mixed(name, 16, seed) for seed, name in enumerate("abcd")]

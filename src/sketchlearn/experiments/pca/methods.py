@@ -3,8 +3,10 @@ r"""Every way to get a second moment from m numbers that the paper compares, and
 All of them see standardised rows; means and variances are kept beside the m numbers.
 The classical decoders of quadratic sketches are told which features vary and that those
 have variance 1, which makes them better than as published. The paper's SQNet gets rows
-padded with zeros and is judged in the padded space, as in the paper. Quadratic sketches
-are taken of d rows that have the second moment of all: they depend on nothing else.
+padded with zeros and is judged by the features that the rows have: its printed errors
+of `car` and `balance-scale` are those of exact PCA at every size, which no network
+reaches that is asked where the padding begins. Quadratic sketches are taken of d rows
+that have the second moment of all: they depend on nothing else.
 """
 
 from __future__ import annotations
@@ -32,26 +34,44 @@ from sketchlearn.decoders.baselines.reduced_rows import (
     project_rows,
     sample_rows,
 )
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.decoders.moments.query_network import QueryNetwork
 from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.errors import ConvergenceWarning
 from sketchlearn.estimators.pca import CompressivePCA
 from sketchlearn.estimators.ridge import CompressiveRidge
 from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
+from sketchlearn.experiments.protocol import N_FEATURES
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.quadratic import QuadraticFeatures, QuadraticLaw
+from sketchlearn.meta.moment_basis import MomentBasis
+from sketchlearn.nested_sqnet import NestedSQNet
 from sketchlearn.plans.moments import LEARNED, moment_decoder
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.registry import list_models, load_model
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.sqnet import SQNet
 
-__all__ = ["PCA_METHODS", "OUR_PCA", "SQNET", "Method", "pca_method", "weights_file"]
+__all__ = [
+    "LARGEST_LEARNED",
+    "OUR_PCA",
+    "PCA_METHODS",
+    "SQNET",
+    "Method",
+    "pca_method",
+    "weights_file",
+]
 
 SQNET, OUR_PCA = "sqnet", "learned"
 
+_SQNET_MODEL = "pca-sqnet"
+_TRIANGLE = N_FEATURES * (N_FEATURES + 1) // 2
 _DRAWN_ONCE = (SQNET, "pinv-gaussian", "robust", "accelerated", "exponential")
 _PSEUDO_INVERSE = PseudoInverseDecoder(known_diagonal=1.0)
+
+LARGEST_LEARNED = 2000
+"""Directions of a basis beyond this are not learned but completed; beyond it a sketch
+holds all of most test sets, and only the paper's network is shown."""
 
 _VALUE_BOUND = 2.0**30
 """The d rows that stand for all are longer than rows of data."""
@@ -76,7 +96,15 @@ class Method:
     seconds for a set."""
 
     missing: Callable[[int], str | None] = lambda size: None
-    """Why it cannot run at a size, if it cannot."""
+    """Why it cannot run at a size, if weights for it are missing."""
+
+    sizes: tuple[int, int] = (4, LARGEST_LEARNED)
+    """Smallest and largest size at which it is shown."""
+
+    def runs_at(self, size: int) -> bool:
+        """Whether there is an estimate at a size."""
+        smallest, largest = self.sizes
+        return smallest <= size <= largest and self.missing(size) is None
 
 
 PCA_METHODS: dict[str, str] = {
@@ -104,8 +132,9 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
     name : str
         One of :data:`PCA_METHODS`.
     weights : path, optional
-        Folder with weights of the paper's SQNet, ``pca-sqnet-{size}.safetensors``;
-        sizes it does not have are looked for in the package.
+        Folder with weights of the paper's SQNet, ``pca-sqnet-{size}.safetensors`` or
+        ``pca-sqnet.safetensors`` with all sizes; what it does not have is looked for
+        in the package.
     """
     folder = None if weights is None else Path(weights)
     chi = partial(_quadratic, law="chi")
@@ -133,12 +162,17 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
         estimates[name],
         draws_once=name in _DRAWN_ONCE,
         missing=missing.get(name, lambda size: None),
+        sizes=(1, _TRIANGLE) if name == SQNET else (4, LARGEST_LEARNED),
     )
 
 
-def weights_file(size: int) -> str:
-    """Name of the file with the weights of the paper's SQNet of a size."""
-    return f"pca-sqnet-{size}.safetensors"
+def weights_file(size: int | None = None) -> str:
+    """Name of the file with the paper's SQNet of one size, or of all sizes."""
+    return (
+        f"{_SQNET_MODEL}.safetensors"
+        if size is None
+        else f"{_SQNET_MODEL}-{size}.safetensors"
+    )
 
 
 def _quadratic(
@@ -193,7 +227,7 @@ def _ours(
         # How bad a sketch that is too small makes it is what is measured here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         pca.fit(data.rows)
-        ridge.fit(data.rows[:, 1:], data.rows[:, 0])
+        ridge.fit(*data.regression)
         ridge.set_params(alpha=_penalty(decoder, ridge.sketch_))
         ridge.fit_sketch(ridge.sketch_)
     moment = (pca.components_.T * pca.explained_variance_) @ pca.components_
@@ -207,11 +241,28 @@ def _penalty(decoder: str, sketch: Sketch | PrivateSketch) -> float:
 
 
 def _sqnet(folder: Path | None, data: EvaluationSet, size: int, seed: int) -> Estimate:
+    d = data.n_features
+    if size > LARGEST_LEARNED:
+        return Estimate(_completed(folder, data, size)[:d, :d])
     features, decoder = _networks(folder, size)
-    rows = data.few_rows
-    padded = np.pad(rows, ((0, 0), (0, features.n_features - rows.shape[1])))
+    padded = np.pad(data.few_rows, ((0, 0), (0, features.n_features - d)))
     sketch = sketch_rows(padded, features, progress=False)
-    return Estimate(decoder.decode(sketch).params)
+    return Estimate(decoder.decode(sketch).params[:d, :d])
+
+
+def _completed(
+    folder: Path | None, data: EvaluationSet, size: int
+) -> NDArray[np.float64]:
+    """What numbers beyond the learned ones add, without networks of a gigabyte."""
+    basis, width = _completed_basis(folder)
+    triangle = data.padded(width)[np.tril_indices(width)]
+    return symmetric_matrix(basis.project(triangle, size))
+
+
+@lru_cache(maxsize=1)
+def _completed_basis(folder: Path | None) -> tuple[MomentBasis, int]:
+    nested = _nested(folder)
+    return MomentBasis(nested.basis, nested.mean), nested.n_features
 
 
 @lru_cache(maxsize=1)
@@ -220,14 +271,23 @@ def _networks(
 ) -> tuple[AbstractFeatureMap, QueryNetwork]:
     path = None if folder is None else folder / weights_file(size)
     found = path is not None and path.is_file()
-    net = SQNet.load(path) if path and found else load_model(_packaged_name(size))
+    net = SQNet.load(path) if path and found else _nested(folder).sized(size)
     return net.feature_map(value_bound=_VALUE_BOUND), net.decoder()
+
+
+@lru_cache(maxsize=1)
+def _nested(folder: Path | None) -> NestedSQNet:
+    path = None if folder is None else folder / weights_file()
+    if path is not None and path.is_file():
+        return NestedSQNet.load(path)
+    packaged: NestedSQNet = load_model(_SQNET_MODEL)
+    return packaged
 
 
 def _sqnet_missing(folder: Path | None, size: int) -> str | None:
     if folder is not None and (folder / weights_file(size)).is_file():
         return None
-    if any(model.name == _packaged_name(size) for model in list_models()):
+    if size > LARGEST_LEARNED or size <= _nested(folder).sketch_size:
         return None
     where = "the package" if folder is None else f"{str(folder)!r}"
     return (
@@ -240,7 +300,3 @@ def _learned_missing(size: int) -> str | None:
     if any(model.name == LEARNED for model in list_models()):
         return None
     return f"the package has no weights {LEARNED!r}"
-
-
-def _packaged_name(size: int) -> str:
-    return Path(weights_file(size)).stem

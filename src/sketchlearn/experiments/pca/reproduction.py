@@ -28,7 +28,13 @@ from sketchlearn.experiments.pca.figures import (
     draw_scatter,
     draw_sizes,
 )
-from sketchlearn.experiments.pca.methods import OUR_PCA, PCA_METHODS, SQNET, pca_method
+from sketchlearn.experiments.pca.methods import (
+    LARGEST_LEARNED,
+    OUR_PCA,
+    PCA_METHODS,
+    SQNET,
+    pca_method,
+)
 from sketchlearn.experiments.pca.privacy import (
     PUBLIC_TWINS,
     PrivacyCurves,
@@ -52,9 +58,6 @@ PRINTED_NOTE = (
     "its choice of rows and features. Where that is not the error of exact PCA on our\n"
     "rows (MNIST, letters2, hapmap), they are not on the scale of our LRE."
 )
-
-SMALLEST_PCA_SIZE = 4
-"""Ridge regression of one target has no smaller sketch."""
 
 SCATTERED = "hapmap31"
 """The genotype set of the scatter plot."""
@@ -80,10 +83,11 @@ class PCAPlan:
     privacy: bool = True
     """Whether to measure what privacy costs."""
 
+    shuffled: bool = False
+    """Whether features are in random order instead of that of the dataset."""
+
     def __post_init__(self) -> None:
-        require_plan(
-            self.methods, self.sizes, known=PCA_METHODS, smallest=SMALLEST_PCA_SIZE
-        )
+        require_plan(self.methods, self.sizes, known=PCA_METHODS, smallest=1)
 
     @classmethod
     def quick(cls) -> PCAPlan:
@@ -119,7 +123,7 @@ def reproduce_pca(
     """
     require_plots()
     folder = Path(output)
-    sets = load_sets(data, plan.datasets)
+    sets = load_sets(data, plan.datasets, shuffled=plan.shuffled)
     methods = [pca_method(name, weights) for name in plan.methods]
     results = evaluate_methods(
         sets,
@@ -168,7 +172,8 @@ def _draw(
         drawn.append(draw_sizes(results, folder / "sizes.png"))
     compared = [SQNET, "pinv-chi", "nystrom", OUR_PCA]
     methods = [pca_method(name, weights) for name in compared if name in plan.methods]
-    ordered = sorted(plan.sizes)
+    small = [size for size in plan.sizes if size <= LARGEST_LEARNED]
+    ordered = sorted(small or plan.sizes)
     shown = sorted({ordered[len(ordered) // 2], ordered[-1]})
     known = [one for one in sets if one.name in PUBLIC_TWINS]
     if known:
@@ -255,6 +260,9 @@ EXPERIMENT = Experiment(
         ),
         click.Option(
             ["--train", "training"], is_flag=True, help="Train those not in WEIGHTS."
+        ),
+        click.Option(
+            ["--shuffled"], is_flag=True, help="Put the features in random order."
         ),
         click.Option(["--config"], default="configs/pca-sqnet.toml", show_default=True),
         click.Option(

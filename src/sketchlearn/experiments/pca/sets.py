@@ -1,8 +1,8 @@
 """The paper's test sets for PCA and ridge, and how an estimate is judged on them.
 
-196 features at random, standardised (paper, appendix Experimental details); features
-that never vary are left out, which the metrics count as padding with zeros. Nothing is
-trained or chosen here.
+196 features at random, in the order of the dataset, standardised (paper, appendix
+Experimental details); features that never vary are left out, which the metrics count as
+padding with zeros. Nothing is trained or chosen here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sketchlearn.experiments.protocol import (
     N_FEATURES,
     random_features,
     select_test_sets,
+    shuffled_features,
 )
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.metrics import (
@@ -52,7 +53,7 @@ class Estimate:
     second_moment : array of shape (d, d)
         Estimate of E[xxᵀ]; larger than the truth if it is one of padded rows.
     coef : array of shape (d - 1,), optional
-        Ridge coefficients of the first feature on the others; by default those that
+        Ridge coefficients of the target on the other features; by default those that
         follow from ``second_moment``.
     """
 
@@ -77,13 +78,16 @@ class EvaluationSet:
     """Name in its collection."""
 
     rows: NDArray[np.float64]
-    """Standardised rows, shape (n, d): features that vary, in random order."""
+    """Standardised rows, shape (n, d): features that vary."""
 
     labels: NDArray[Any] | None = None
     """Class of each row."""
 
     real: bool = True
     """False for simulated data and stand-ins."""
+
+    target: int = 0
+    """Which feature ridge regression predicts from the others."""
 
     @property
     def n_features(self) -> int:
@@ -122,26 +126,42 @@ class EvaluationSet:
         return pca_log_relative_error(self.padded(len(found)), found, N_FEATURES)
 
     def ridge_lre(self, estimate: Estimate) -> float:
-        """Log relative error of the first feature's regression on the others."""
+        """Log relative error of the target's regression on the other features."""
         if estimate.coef is None:
             found = estimate.second_moment
-            return ridge_log_relative_error(self.padded(len(found)), found)
-        inputs, target = self.rows[:, 1:], self.rows[:, 0]
+            first = np.argsort(np.arange(len(found)) != self.target, kind="stable")
+            truth, found = (
+                moment[np.ix_(first, first)]
+                for moment in (self.padded(len(found)), found)
+            )
+            return ridge_log_relative_error(truth, found)
+        inputs, target = self.regression
         errors = [
             ridge_mean_squared_error(inputs, target, coef)
             for coef in (estimate.coef, self._exact_coef)
         ]
         return log_relative_error(*errors)
 
+    @property
+    def regression(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The other features, shape (n, d - 1), and the target, shape (n,)."""
+        others = np.delete(self.rows, self.target, axis=1)
+        return others, self.rows[:, self.target]
+
     @cached_property
     def _exact_coef(self) -> NDArray[np.float64]:
-        among, cross = self.second_moment[1:, 1:], self.second_moment[0, 1:]
+        cross = np.delete(self.second_moment[self.target], self.target)
+        among = np.delete(self.second_moment, self.target, axis=0)
+        among = np.delete(among, self.target, axis=1)
         penalty = np.linalg.norm(among) * np.eye(len(among))
         return np.asarray(np.linalg.solve(among + penalty, cross), np.float64)
 
 
 def load_sets(
-    folder: str | os.PathLike[str], names: Collection[str] | None = None
+    folder: str | os.PathLike[str],
+    names: Collection[str] | None = None,
+    *,
+    shuffled: bool = False,
 ) -> list[EvaluationSet]:
     """Test sets of ``folder/data``, by name.
 
@@ -151,8 +171,11 @@ def load_sets(
         Holds ``data/MANIFEST.json`` and the files it names.
     names : collection of str, optional
         Only these; all by default.
+    shuffled : bool
+        Put the features in random order: what is left of the paper's network if
+        neighbours are not alike.
     """
-    return [_standardised(data) for data in select_test_sets(folder, names)]
+    return [_standardised(data, shuffled) for data in select_test_sets(folder, names)]
 
 
 def printed_errors(
@@ -176,9 +199,15 @@ def printed_errors(
     }
 
 
-def _standardised(data: MetaDataset) -> EvaluationSet:
-    rows = data.take(np.arange(data.n_rows), random_features(data)).astype(np.float64)
-    varying = rows[:, rows.std(axis=0) > 0]
-    if varying.shape[1] < 2:
+def _standardised(data: MetaDataset, shuffled: bool) -> EvaluationSet:
+    drawn = shuffled_features(data)
+    features = drawn if shuffled else random_features(data)
+    rows = data.take(np.arange(data.n_rows), features).astype(np.float64)
+    varies = rows.std(axis=0) > 0
+    if varies.sum() < 2:
         raise RowsError(f"test set {data.name!r} has fewer than 2 features that vary.")
-    return EvaluationSet(data.name, varying, data.labels, data.real)
+    kept = features[varies]
+    # The target is random in either order: the first one of a dataset is often odd.
+    target = drawn[np.isin(drawn, kept)][0]
+    place = int(np.flatnonzero(kept == target)[0])
+    return EvaluationSet(data.name, rows[:, varies], data.labels, data.real, place)

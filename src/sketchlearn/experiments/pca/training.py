@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sketchlearn.experiments.pca.comparison import PCA_SIZES
-from sketchlearn.experiments.pca.methods import weights_file
+from sketchlearn.experiments.pca.methods import LARGEST_LEARNED, weights_file
 from sketchlearn.files.weights import save_weights
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import load_folder
@@ -30,7 +30,7 @@ def train_networks(
     """Train the paper's SQNet for every size that has no weights yet.
 
     Only datasets of the training split are read. A training that was interrupted goes
-    on where it stopped.
+    on where it stopped. A configuration with ``nested`` gives one file for all sizes.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ def train_networks(
     data : path
         Holds ``data/MANIFEST.json``.
     weights : path
-        Where to put ``pca-sqnet-{size}.safetensors``; made if it does not exist.
+        Where to put ``pca-sqnet.safetensors``, or ``pca-sqnet-{size}.safetensors`` of
+        networks of one size; made if it does not exist.
     sizes : sequence of int
         Sketch sizes.
     say : callable
@@ -55,8 +56,12 @@ def train_networks(
     folder = Path(weights)
     folder.mkdir(parents=True, exist_ok=True)
     datasets = load_folder(Path(data, "data"), split="train")
-    for size in sizes:
-        path = folder / weights_file(size)
+    learned = [size for size in sizes if size <= LARGEST_LEARNED]
+    files = {size: weights_file(size) for size in learned}
+    if config.model.get("nested") and learned:
+        files = {max(learned): weights_file()}
+    for size, name in files.items():
+        path = folder / name
         if path.is_file():
             say(f"{path} exists: not trained again.")
             continue

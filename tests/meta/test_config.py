@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import sketchlearn
 from sketchlearn.errors import ConfigError, MissingFileError
 from sketchlearn.meta.config import TrainConfig, load_config
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+CONFIGS = sorted((Path(sketchlearn.__file__).parent / "configs").glob("*.toml"))
 
 TEXT = """
 task = "median"

@@ -21,6 +21,7 @@ __all__ = [
     "OUT",
     "Group",
     "fail",
+    "found_folder",
     "lazy",
     "load_sketch",
     "require_free",
@@ -155,6 +156,14 @@ def load_sketch(path: str) -> Any:
     if not hasattr(found, "count"):
         fail(f"{path} holds a feature map, not a sketch; sketch rows with --like it.")
     return found
+
+
+def found_folder(data: str) -> Path:
+    """The folder of datasets that ``--data`` means; says so where it is inside."""
+    folder: Path = lazy("meta.datasets").find_folder(data)
+    if folder != Path(data):
+        click.echo(f"data: {folder}", err=True)
+    return folder
 
 
 def lazy(module: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self, final
@@ -21,13 +21,18 @@ from numpy.typing import NDArray
 from sketchlearn.errors import MissingFileError, RowsError
 
 __all__ = [
+    "MANIFEST",
     "MetaDataset",
+    "find_folder",
     "load_folder",
     "require_apart",
     "split_datasets",
 ]
 
 Arrays = tuple[NDArray[Any], NDArray[Any] | None]
+
+MANIFEST = "MANIFEST.json"
+"""Name of the list of the datasets of a folder."""
 
 LABEL = "label"
 """Name of the class column in the files of a folder."""
@@ -80,6 +85,15 @@ class MetaDataset:
         n_rows, n_features = table.shape
         return cls(name, n_rows, n_features, lambda: (table, given), real=real)
 
+    def announced(self, say: Callable[[str], object]) -> Self:
+        """The same dataset, which tells its name when it is read."""
+
+        def read() -> Arrays:
+            say(self.name)
+            return self.read()
+
+        return replace(self, read=read)
+
     @property
     def rows(self) -> NDArray[Any]:
         """All rows, shape (n_rows, n_features)."""
@@ -125,6 +139,24 @@ class MetaDataset:
         return mean.astype(np.float32), scale.astype(np.float32)
 
 
+def find_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of datasets that a path means: itself, or its folder ``data``.
+
+    Parameters
+    ----------
+    path : path
+        A folder with a ``MANIFEST.json``, or one whose folder ``data`` has it.
+    """
+    given = Path(path)
+    for folder in (given, given / "data"):
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise MissingFileError(
+        f"there is no {MANIFEST} in {str(given)!r}; give a folder of datasets that has "
+        "one. 'sketchlearn data fetch' makes such a folder."
+    )
+
+
 def load_folder(
     path: str | os.PathLike[str],
     *,
@@ -140,18 +172,14 @@ def load_folder(
     Parameters
     ----------
     path : path
-        The folder.
+        The folder, as for :func:`find_folder`.
     split : {"train", "test"}
         Which datasets. Weights must never be trained or chosen on ``"test"``.
     real_only : bool
         Leave out simulated data and stand-ins.
     """
-    folder = Path(path)
-    manifest = folder / "MANIFEST.json"
-    if not manifest.is_file():
-        raise MissingFileError(
-            f"there is no {str(manifest)!r}; give a folder that has a manifest."
-        )
+    folder = find_folder(path)
+    manifest = folder / MANIFEST
     entries = json.loads(manifest.read_text(encoding="utf-8"))["datasets"]
     found = [
         MetaDataset(

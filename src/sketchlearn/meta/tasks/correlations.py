@@ -30,7 +30,7 @@ from sketchlearn.meta.correlation_matrices import (
 )
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.prior import PriorNetwork
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 
@@ -162,9 +162,10 @@ class CorrelationProblem(AbstractProblem):
         scores: dict[str, list[float]] = {}
         for size, matrix, kept, omega in self._cases:
             inner = matrix[np.ix_(kept, kept)]
-            tensors = torch.from_numpy(omega)[None], torch.from_numpy(inner @ omega)
+            known = torch.from_numpy(np.stack([omega, inner @ omega])[:, None])
+            completed = model(*beside(model, known))[0].cpu().numpy()
             found = np.eye(len(matrix))
-            found[np.ix_(kept, kept)] = model(tensors[0], tensors[1][None])[0].numpy()
+            found[np.ix_(kept, kept)] = completed
             error = pca_log_relative_error(matrix, leading_components(found))
             scores.setdefault(f"lre_{size}", []).append(error)
         means = {name: float(np.mean(values)) for name, values in scores.items()}

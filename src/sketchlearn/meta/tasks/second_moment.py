@@ -19,7 +19,7 @@ from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import RunConfig, refuse_unknown
 from sketchlearn.meta.correlation_matrices import dataset_correlations
 from sketchlearn.meta.datasets import MetaDataset
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
@@ -78,8 +78,8 @@ class PaddedMomentProblem(AbstractProblem):
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean absolute error, which decides, and LRE on held-out datasets."""
         assert isinstance(model, TrainableSQNet)
-        batch = torch.from_numpy(np.stack(self._held_out))
-        found = model.decode(model.sketch_moments(batch)).double().numpy()
+        batch = beside(model, torch.from_numpy(np.stack(self._held_out)))
+        found = model.decode(model.sketch_moments(batch)).double().cpu().numpy()
         scores = [
             pca_log_relative_error(matrix.astype(np.float64), leading_components(full))
             for full, matrix in zip(

@@ -65,6 +65,7 @@ def _list_configs(context: click.Context, _parameter: Any, value: bool) -> None:
 @click.option(
     "--seconds", type=click.FloatRange(0), help="Train so long, not as CONFIG says."
 )
+@click.option("--device", help="Train there, such as cuda, not as CONFIG says.")
 @click.option("--folder", type=click.Path(), help="Checkpoint and log [OUTPUT.run].")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint, if any.")
 @click.option(
@@ -89,6 +90,7 @@ def train(
     data: str | None,
     steps: int | None,
     seconds: float | None,
+    device: str | None,
     folder: str | None,
     resume: bool,
     start_from: str | None,
@@ -104,7 +106,7 @@ def train(
     """
     require_free(output, force)
     settings = lazy("meta.config").load_config(config, preset)
-    settings = _ending(settings, steps, seconds)
+    settings = _changed(settings, steps, seconds, device)
     runs = lazy("meta.runs")
     datasets = runs.load_datasets(settings, found_folder(data)) if data else []
     done = runs.train_run(
@@ -126,13 +128,14 @@ def train(
     show({"file": output, **found, **shown}, as_json)
 
 
-def _ending(settings: Any, steps: int | None, seconds: float | None) -> Any:
-    """Settings that end after so many steps or seconds; as they are without either."""
-    if steps is None and seconds is None:
-        return settings
-    return replace(
-        settings, train=replace(settings.train, steps=steps, seconds=seconds)
-    )
+def _changed(
+    settings: Any, steps: int | None, seconds: float | None, device: str | None
+) -> Any:
+    """Settings with another end, where one is given, and on another device."""
+    training = settings.train
+    if steps is not None or seconds is not None:
+        training = replace(training, steps=steps, seconds=seconds)
+    return replace(settings, train=replace(training, device=device or training.device))
 
 
 @click.command()

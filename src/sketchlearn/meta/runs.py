@@ -177,8 +177,8 @@ def _finished(source: Any) -> Weights | None:
         return load_weights(source) if holds_weights(source) else None
     except MissingFileError as error:
         raise MissingFileError(
-            f"cannot start from {os.fspath(source)!r}: there is no such file, and it is "
-            f"none of the models: {', '.join(read_index())}."
+            f"cannot start from {os.fspath(source)!r}: there is no such file, and it "
+            f"is none of the models: {', '.join(read_index())}."
         ) from error
 
 

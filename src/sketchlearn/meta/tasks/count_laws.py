@@ -119,8 +119,13 @@ class TrainableLaws(nn.Module):
     def thaw(cls, frozen: LearnedLaws) -> Self:
         """Laws to train on from where frozen ones are."""
         model = cls(frozen.shapes, frozen.absent)
-        shares = np.log(np.maximum(frozen.weights, _NEVER_MET))
-        model.weights.data = torch.from_numpy(shares).float()
+        least = _NEVER_MET
+        starts = {
+            "shapes": np.log(np.maximum(frozen.shapes, least)),
+            "absent": logit(np.clip(frozen.absent, least, 1 - least)),
+            "weights": np.log(np.maximum(frozen.weights, least)),
+        }
+        model.load_state_dict({n: torch.from_numpy(a) for n, a in starts.items()})
         return model
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:

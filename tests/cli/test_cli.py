@@ -278,7 +278,7 @@ def test_reproduce_pca_trains_compares_and_keeps_former_results(tmp_path):
     skipped = run(*command, "--sizes", "8,20")
     assert skipped.exit_code == 0, skipped.output
     assert "skipped sqnet at size 8" in skipped.stderr
-    assert "SQNet, printed in the paper (1 sets)" in skipped.stdout
+    assert "SQNet, printed in the paper (2 sets)" in skipped.stdout
     again = run(*command)
     assert again.exit_code == 1
     assert "--force" in again.stderr

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 import sketchlearn as sl
-from sketchlearn.errors import SketchlearnError
+from sketchlearn.errors import MissingFileError, SketchlearnError
 
 __all__ = [
     "FORCE",
@@ -160,7 +160,10 @@ def load_sketch(path: str) -> Any:
 
 def found_folder(data: str) -> Path:
     """The folder of datasets that ``--data`` means; says so where it is inside."""
-    folder: Path = lazy("meta.datasets").find_folder(data)
+    try:
+        folder: Path = lazy("meta.datasets").find_folder(data)
+    except MissingFileError as error:
+        raise click.UsageError(f"--data: {error}") from error
     if folder != Path(data):
         click.echo(f"data: {folder}", err=True)
     return folder

@@ -24,12 +24,14 @@ __all__ = [
     "MANIFEST",
     "MetaDataset",
     "find_folder",
+    "list_folder",
     "load_folder",
     "require_apart",
     "split_datasets",
 ]
 
 Arrays = tuple[NDArray[Any], NDArray[Any] | None]
+Split = Literal["train", "test"]
 
 MANIFEST = "MANIFEST.json"
 """Name of the list of the datasets of a folder."""
@@ -157,10 +159,22 @@ def find_folder(path: str | os.PathLike[str]) -> Path:
     )
 
 
+def list_folder(path: str | os.PathLike[str]) -> dict[str, Split]:
+    """Names of the datasets of a folder, each with its split.
+
+    Parameters
+    ----------
+    path : path
+        The folder, as for :func:`find_folder`.
+    """
+    text = (find_folder(path) / MANIFEST).read_text(encoding="utf-8")
+    return {entry["name"]: entry["split"] for entry in json.loads(text)["datasets"]}
+
+
 def load_folder(
     path: str | os.PathLike[str],
     *,
-    split: Literal["train", "test"] = "train",
+    split: Split = "train",
     real_only: bool = False,
 ) -> list[MetaDataset]:
     """The datasets of one split of a folder of Parquet files.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
@@ -15,6 +16,7 @@ from sketchlearn.meta.backend import Tensor, nn
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset, load_folder, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
+from sketchlearn.meta.paper_sets import paper_sets
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.progress import ReadingLine
 from sketchlearn.meta.tasks.base import Task, find_tasks
@@ -102,7 +104,8 @@ def _split(
     config: RunConfig, datasets: Sequence[MetaDataset]
 ) -> tuple[list[MetaDataset], list[MetaDataset]]:
     settings = config.data
-    unknown = sorted(set(settings.leave_out) - {data.name for data in datasets})
+    known = {data.name for data in datasets} | {one.name for one in paper_sets()}
+    unknown = sorted(set(settings.leave_out) - known)
     if unknown:
         raise ConfigError(
             f"cannot leave out {unknown[0]!r}: there is no such dataset. Correct "
@@ -113,7 +116,23 @@ def _split(
         for data in datasets
         if (data.real or not settings.real_only) and data.name not in settings.leave_out
     ]
-    return split_datasets(usable, settings.held_out, seed=settings.seed)
+    held_out = settings.held_out
+    if not isinstance(held_out, int | float):
+        names = {data.name for data in usable}
+        missing = [name for name in held_out if name not in names]
+        held_out = [name for name in held_out if name in names]
+        if missing and not held_out:
+            raise ConfigError(
+                f"cannot hold out {missing[0]!r} or any other set of held_out in "
+                "[data]: none is in the folder. Name some that are, or a fraction."
+            )
+        if missing:
+            warnings.warn(
+                f"not in the folder, and so not held out: {', '.join(missing)}.",
+                UserWarning,
+                stacklevel=3,
+            )
+    return split_datasets(usable, held_out, seed=settings.seed)
 
 
 def train_run(

@@ -35,9 +35,9 @@ def train_networks(
     Parameters
     ----------
     config : RunConfig
-        As in ``configs/pca-sqnet.toml``; its sketch size is replaced.
+        That of ``"pca-sqnet"``; its sketch size is replaced.
     data : path
-        Holds ``data/MANIFEST.json``.
+        Holds ``MANIFEST.json``.
     weights : path
         Where to put ``pca-sqnet-{size}.safetensors``; made if it does not exist.
     sizes : sequence of int
@@ -54,7 +54,7 @@ def train_networks(
     runs = importlib.import_module("sketchlearn.meta.runs")
     folder = Path(weights)
     folder.mkdir(parents=True, exist_ok=True)
-    datasets = load_folder(Path(data, "data"), split="train")
+    datasets = load_folder(data, split="train")
     for size in sizes:
         path = folder / weights_file(size)
         if path.is_file():

@@ -51,13 +51,15 @@ def fetch(suite: str, only: str | None, output: str, as_json: bool) -> None:
     except KeyboardInterrupt:
         click.echo("interrupted; repeat the command to go on.", err=True)
         sys.exit(130)
-    missing = lazy("meta.paper_sets").missing_sets(found.elsewhere, ())
+    elsewhere = lazy("meta.paper_sets").as_ranges(found.elsewhere)
     fields = {
         "folder": output,
         "written": len(found.written),
         "kept": len(found.kept),
         "failed": list(found.failed) if as_json else ", ".join(found.failed) or "none",
-        "not at OpenML": missing if as_json else ", ".join(missing) or "none",
+        "not at OpenML": (
+            found.elsewhere if as_json else ", ".join(elsewhere) or "none"
+        ),
     }
     show(fields, as_json)
     if found.failed:

@@ -45,9 +45,8 @@ def _list_configs(context: click.Context, _parameter: Any, value: bool) -> None:
     """Print the configurations of the package and end."""
     if not value or context.resilient_parsing:
         return
-    found = lazy("meta.config").list_configs()
-    rows = [[name, ", ".join(presets)] for name, presets in found.items()]
-    click.echo(lazy("report").format_table(["config", "presets"], rows))
+    for name, presets in lazy("meta.config").list_configs().items():
+        click.echo(f"{name:<18}  {', '.join(presets)}")
     context.exit()
 
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from sketchlearn.errors import ConfigError, MissingFileError
 from sketchlearn.experiments.base import RESULTS_FILE, Experiment, find_experiments
 from sketchlearn.meta.datasets import find_folder, list_folder
-from sketchlearn.meta.paper_sets import missing_sets
+from sketchlearn.meta.paper_sets import as_ranges
 
 __all__ = ["reproduce"]
 
@@ -72,9 +72,15 @@ def _run(
     say = partial(click.echo, err=True)
     if folder != Path(data):
         say(f"data: {folder}")
-    missing = missing_sets(plan.datasets or experiment.sets(), list_folder(folder))
+    listed = list_folder(folder)
+    wanted = plan.datasets or experiment.sets()
+    missing = [name for name in wanted if name not in listed]
     if missing:
-        say(f"not in {folder}, of the paper's sets: {', '.join(missing)}")
+        shown = ", ".join(as_ranges(missing))
+        say(f"not in {folder}: {len(missing)} of the paper's sets ({shown})")
+    there = tuple(name for name in plan.datasets or () if name in listed)
+    if there and planned["datasets"] is None:  # a quick plan is content with fewer
+        plan = replace(plan, datasets=there)
     shown = experiment.run(folder, output, plan, say=say, **options)
     _note_missing(Path(output, RESULTS_FILE), missing)
     click.echo(Path(output, RESULTS_FILE).read_text("utf-8") if as_json else shown)

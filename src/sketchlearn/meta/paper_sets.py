@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, final
 
-__all__ = ["SUITES", "PaperSet", "missing_sets", "paper_sets"]
+__all__ = ["SUITES", "PaperSet", "as_ranges", "paper_sets"]
 
 Suite = Literal["paper", "train", "test"]
 
@@ -66,18 +66,16 @@ def paper_sets(suite: Suite = "paper") -> list[PaperSet]:
     return [one for one in _all_sets() if suite in ("paper", one.split)]
 
 
-def missing_sets(wanted: Collection[str], found: Collection[str]) -> list[str]:
-    """Names that are wanted and not found; numbered ones that follow are one range.
+def as_ranges(names: Iterable[str]) -> list[str]:
+    """Names for a message; numbered ones that follow one another are a range.
 
     Examples
     --------
-    >>> missing_sets(["a1", "a2", "a3", "b"], ["a1"])
-    ['a2..3', 'b']
+    >>> as_ranges(["a2", "a3", "b", "a5"])
+    ['a2..3', 'b', 'a5']
     """
     shown: list[tuple[str, int, int]] = []
-    for name in wanted:
-        if name in found:
-            continue
+    for name in names:
         stem = name.rstrip("0123456789")
         number = int(name[len(stem) :] or -1)
         last = shown[-1] if shown else ("", -1, -1)

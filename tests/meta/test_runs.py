@@ -282,3 +282,24 @@ def test_the_configurations_of_the_package_are_listed(folder):
     assert shown.exit_code == 0
     assert "pca-equivariant" in shown.stdout
     assert "no such configuration" in run("pca", "-o", "x.safetensors").stderr
+
+
+def test_held_out_sets_that_the_folder_lacks_are_said_and_one_must_be_there(folder):
+    named = TEXT.replace('held_out = ["d"]', 'held_out = ["d", "letters1"]')
+    (folder / "pca.toml").write_text(named)
+    done = run(*ARGUMENTS)
+    assert done.exit_code == 0, done.output
+    assert "not in the folder, and so not held out: letters1." in done.stderr
+    assert load_weights("pca.safetensors").card["held_out_datasets"] == ["d"]
+    none = TEXT.replace('held_out = ["d"]', 'held_out = ["e", "letters1"]')
+    (folder / "pca.toml").write_text(none)
+    refused = run("pca.toml", "--data", ".", "-o", "n.safetensors")
+    assert refused.exit_code == 1
+    assert "cannot hold out 'e'" in refused.stderr
+
+
+def test_the_sets_of_the_paper_may_be_left_out_of_a_folder_that_lacks_them(folder):
+    text = TEXT.replace("[data]", '[data]\nleave_out = ["quickdraw", "a"]')
+    (folder / "pca.toml").write_text(text)
+    made = build_run(load_config("pca.toml", "cpu"), load_folder("."))
+    assert made.datasets == ("b", "c")

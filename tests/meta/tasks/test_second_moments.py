@@ -167,6 +167,17 @@ def test_shares_choose_the_kinds_and_unknown_kinds_are_refused():
         CorrelationProblem([image], [], replace(PLAIN, shares={"sound": 1.0}))
 
 
+def test_a_kind_that_the_folder_lacks_leaves_its_share_to_the_others():
+    image = replace(alike("a", 30, 0.5), kind="image")
+    config = replace(PLAIN, shares={"image": 0.2, "genotype": 0.8})
+    with pytest.warns(UserWarning, match="no dataset of the folder is genotype"):
+        problem = CorrelationProblem([image], [], config)
+    matrices, _ = problem.draw(np.random.default_rng(0))
+    assert np.abs(off_diagonal(matrices.numpy()) - 0.5).max() < 1e-4
+    with pytest.raises(ConfigError, match="no dataset is of kind 'genotype'"):
+        CorrelationProblem([image], [], replace(PLAIN, shares={"genotype": 1.0}))
+
+
 class Answer(nn.Module):
     """Gives one and the same correlation between all features."""
 

@@ -284,6 +284,7 @@ def test_the_configurations_of_the_package_are_listed(folder):
     assert "no such configuration" in run("pca", "-o", "x.safetensors").stderr
 
 
+@pytest.mark.filterwarnings("default:not in the folder")
 def test_held_out_sets_that_the_folder_lacks_are_said_and_one_must_be_there(folder):
     named = TEXT.replace('held_out = ["d"]', 'held_out = ["d", "letters1"]')
     (folder / "pca.toml").write_text(named)

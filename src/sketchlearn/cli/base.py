@@ -161,7 +161,7 @@ def load_sketch(path: str) -> Any:
 def found_folder(data: str) -> Path:
     """The folder of datasets that ``--data`` means; says so where it is inside."""
     try:
-        folder: Path = lazy("meta.datasets").find_folder(data)
+        folder: Path = lazy("meta.manifest").find_folder(data)
     except MissingFileError as error:
         raise click.UsageError(f"--data: {error}") from error
     if folder != Path(data):

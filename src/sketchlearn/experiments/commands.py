@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from sketchlearn.errors import ConfigError, MissingFileError
 from sketchlearn.experiments.base import RESULTS_FILE, Experiment, find_experiments
-from sketchlearn.meta.datasets import find_folder, list_folder
+from sketchlearn.meta.manifest import find_folder, list_folder
 from sketchlearn.meta.paper_sets import as_ranges
 
 __all__ = ["reproduce"]

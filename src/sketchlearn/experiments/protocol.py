@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import ConfigError, RowsError
-from sketchlearn.meta.datasets import MetaDataset, list_folder, load_folder
+from sketchlearn.meta.datasets import MetaDataset, load_folder
+from sketchlearn.meta.manifest import list_folder
 from sketchlearn.meta.paper_sets import paper_sets
 
 __all__ = [

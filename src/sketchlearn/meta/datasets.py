@@ -12,29 +12,23 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.meta.manifest import MANIFEST, Split, find_folder
 
 __all__ = [
-    "MANIFEST",
     "MetaDataset",
-    "find_folder",
-    "list_folder",
     "load_folder",
     "require_apart",
     "split_datasets",
 ]
 
 Arrays = tuple[NDArray[Any], NDArray[Any] | None]
-Split = Literal["train", "test"]
-
-MANIFEST = "MANIFEST.json"
-"""Name of the list of the datasets of a folder."""
 
 LABEL = "label"
 """Name of the class column in the files of a folder."""
@@ -141,36 +135,6 @@ class MetaDataset:
         return mean.astype(np.float32), scale.astype(np.float32)
 
 
-def find_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder of datasets that a path means: itself, or its folder ``data``.
-
-    Parameters
-    ----------
-    path : path
-        A folder with a ``MANIFEST.json``, or one whose folder ``data`` has it.
-    """
-    given = Path(path)
-    for folder in (given, given / "data"):
-        if (folder / MANIFEST).is_file():
-            return folder
-    raise MissingFileError(
-        f"there is no {MANIFEST} in {str(given)!r}; give a folder of datasets that has "
-        "one. 'sketchlearn data fetch' makes such a folder."
-    )
-
-
-def list_folder(path: str | os.PathLike[str]) -> dict[str, Split]:
-    """Names of the datasets of a folder, each with its split.
-
-    Parameters
-    ----------
-    path : path
-        The folder, as for :func:`find_folder`.
-    """
-    text = (find_folder(path) / MANIFEST).read_text(encoding="utf-8")
-    return {entry["name"]: entry["split"] for entry in json.loads(text)["datasets"]}
-
-
 def load_folder(
     path: str | os.PathLike[str],
     *,
@@ -186,7 +150,8 @@ def load_folder(
     Parameters
     ----------
     path : path
-        The folder, as for :func:`find_folder`.
+        The folder, or its parent:
+        see :func:`~sketchlearn.meta.manifest.find_folder`.
     split : {"train", "test"}
         Which datasets. Weights must never be trained or chosen on ``"test"``.
     real_only : bool

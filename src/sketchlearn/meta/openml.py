@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError, import_extra
 from sketchlearn.files.durable import write_file
-from sketchlearn.meta.datasets import LABEL, MANIFEST
+from sketchlearn.meta.datasets import LABEL
+from sketchlearn.meta.manifest import MANIFEST
 from sketchlearn.meta.paper_sets import PaperSet
 
 __all__ = ["Fetched", "fetch_sets"]
@@ -33,7 +34,6 @@ MOST_IMAGES = 10_000
 
 Say = Callable[[str], object]
 Fetch = Callable[[int], tuple[Any, Any]]
-Columns = dict[str, NDArray[Any]]
 
 
 @final
@@ -140,18 +140,32 @@ def _write_set(home: Path, one: PaperSet, frame: Any, target: Any) -> dict[str, 
     file = f"{one.split}/{one.name}.parquet"
     (home / one.split).mkdir(exist_ok=True)
     write_file(os.path.realpath(home / file), data)
+    return {
+        **_described(one, columns),
+        "file": file,
+        "rows": len(kept),
+        "original_rows": len(labels),
+        "classes": len(names),
+        "class_names": names,
+        "columns": [str(name) for name in frame.columns],
+        "categorical_columns": table.categories,
+        "imputed": table.imputed,
+        "transformation": "; ".join(table.done),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+def _described(one: PaperSet, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """What the paper, OpenML and the columns themselves say of a set."""
     types = [str(values.dtype) for values in columns.values()]
     return {
         "name": one.name,
         "paper_name": one.name,
-        "file": file,
         "split": one.split,
         "kind": one.kind,
         "real": True,
-        "rows": len(kept),
         "features": len(columns),
-        "classes": len(names),
-        "original_rows": len(labels),
         "paper_rows": one.rows,
         "paper_features": one.features,
         "paper_classes": one.classes,
@@ -159,13 +173,6 @@ def _write_set(home: Path, one: PaperSet, frame: Any, target: Any) -> dict[str, 
         "constant_columns": [n for n, v in columns.items() if (v == v[0]).all()],
         "source": f"OpenML, dataset {one.openml}",
         "licence": f"see https://www.openml.org/d/{one.openml}",
-        "transformation": "; ".join(table.done),
-        "bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "class_names": names,
-        "columns": [str(name) for name in frame.columns],
-        "categorical_columns": table.categories,
-        "imputed": table.imputed,
     }
 
 
@@ -229,7 +236,7 @@ def _by_class(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
     return np.sort(ordered[places])
 
 
-def _parquet(columns: Columns) -> bytes:
+def _parquet(columns: dict[str, NDArray[Any]]) -> bytes:
     stream = io.BytesIO()
     pq.write_table(pa.table(columns), stream, compression="zstd")
     return stream.getvalue()

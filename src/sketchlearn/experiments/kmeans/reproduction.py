@@ -44,7 +44,7 @@ from sketchlearn.experiments.kmeans.timing import (
     measure_times,
 )
 from sketchlearn.experiments.protocol import EPSILONS, paper_test_sets, require_plan
-from sketchlearn.meta.datasets import list_folder
+from sketchlearn.meta.manifest import list_folder
 from sketchlearn.report import Cell, format_table, require_plots
 from sketchlearn.version import __version__
 

@@ -42,7 +42,7 @@ from sketchlearn.experiments.pca.sets import (
 from sketchlearn.experiments.pca.training import train_networks
 from sketchlearn.experiments.protocol import paper_test_sets, require_plan
 from sketchlearn.meta.config import load_config
-from sketchlearn.meta.datasets import list_folder
+from sketchlearn.meta.manifest import list_folder
 from sketchlearn.report import require_plots
 from sketchlearn.version import __version__
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -176,7 +177,7 @@ def test_every_class_that_declares_a_kind_of_weights_is_built_from_shipped_ones(
 def test_the_shipped_prior_says_how_it_was_made_and_where_it_ends():
     card = load_card("pca-equivariant")
     assert card["task"] == "correlations"
-    assert card["command"].startswith("sketchlearn train configs/pca-equivariant.toml")
+    assert re.match("sketchlearn train (configs/)?pca-equivariant", card["command"])
     assert card["seed"] == card["settings"]["train"]["seed"]
     assert card["results"]
     assert card["limits"]

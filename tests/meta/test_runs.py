@@ -251,6 +251,8 @@ def test_steps_and_seconds_are_changed_on_the_command_line(folder):
     assert json.loads(done.stdout)["steps"] == 3
     card = load_weights("pca.safetensors").card
     assert card["settings"]["train"]["steps"] == 3
+    assert card["command"] == "sketchlearn train pca.toml --data DATA --steps 3"
+    assert card["seed"] == 0
     short = ("pca.toml", "--data", ".", "-o", "s.safetensors", "--seconds", "0")
     assert json.loads(run(*short, "--json").stdout)["stopped"] == "time"
     card = load_weights("s.safetensors").card

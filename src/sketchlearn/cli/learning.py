@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from sketchlearn.cli.base import (
     require_free,
     show,
 )
+from sketchlearn.cli.estimators import given_options
 
 __all__ = ["demo", "models", "train"]
 
@@ -119,12 +121,24 @@ def train(
         steps = done.result.steps
         click.echo(f"interrupted after {steps} steps; go on with --resume.", err=True)
         sys.exit(130)
-    weights = done.model.to_weights({**done.card, "preset": preset})
+    told = {"command": _typed(), "preset": preset, "seed": settings.train.seed}
+    weights = done.model.to_weights({**done.card, **told})
     lazy("files.weights").save_weights(weights, output)
     names = ("stopped", "steps", "seconds", "best_step", "best_score", "skipped")
     shown = {name: getattr(done.result, name) for name in names}
     found = {"kind": weights.kind, "checksum": weights.digest}
     show({"file": output, **found, **shown}, as_json)
+
+
+def _typed() -> str:
+    """The command as it was typed, with names in place of paths of this machine."""
+    context = click.get_current_context()
+    words = ["sketchlearn train", Path(context.params["config"]).name]
+    for name in given_options(["preset", "data", "steps", "seconds", "start_from"]):
+        value = Path(context.params[name]).name if name == "start_from" else None
+        shown = "DATA" if name == "data" else value or context.params[name]
+        words.append(f"--{name.replace('_', '-')} {shown}")
+    return " ".join(words)
 
 
 def _changed(

@@ -162,7 +162,7 @@ def main():
         (FREQUENCIES, FREQUENCY_ROWS),
         (MEMBERSHIPS, (MEMBERSHIP_ROWS,)),
     ):
-        printed = printed_errors(options.data, task).get("SQ (f)", {})
+        printed = printed_errors(task).get("SQ (f)", {})
         for n_rows in all_rows:
             report(sets, task.name, n_rows, options.sets, printed)
 

@@ -34,7 +34,7 @@ def main():
         [pca_method("nystrom"), pca_method("learned")],
         sizes=SIZES,
         n_seeds=options.seeds,
-        printed=printed_errors(options.data, SIZES),
+        printed=printed_errors(SIZES),
     )
     print(dataset_table(results))
     print()

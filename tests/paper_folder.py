@@ -37,7 +37,7 @@ steps = 0
 
 
 def write_paper_folder(folder, *, splits=("train", "test")):
-    """Write ``data``, ``paper`` and ``pca-sqnet.toml``; files of some splits only."""
+    """Write ``data`` and ``pca-sqnet.toml``; files of some splits only."""
     entries = []
     for seed, (name, split, real, width) in enumerate(SETS):
         rng = np.random.default_rng(seed)
@@ -56,12 +56,5 @@ def write_paper_folder(folder, *, splits=("train", "test")):
         entries.append(entry)
     manifest = json.dumps({"datasets": entries})
     (folder / "data" / "MANIFEST.json").write_text(manifest)
-    table = {
-        "sketch_sizes": [2, 20, 19306],
-        "rows": {"diabetes": [9.0, 4.0, 2.0], "simulated": [9.0, 8.0, 2.0]},
-    }
-    (folder / "paper").mkdir()
-    tables = json.dumps({"pca_reconstruction_error": table})
-    (folder / "paper" / "tables.json").write_text(tables)
     (folder / "pca-sqnet.toml").write_text(CONFIG)
     return folder

@@ -1,7 +1,8 @@
-"""The registry: trained weights that come with the package, by name.
+"""The registry: trained weights that come with the package, by name, or your own.
 
 Weights are files in the package with an index of their checksums; nothing is ever
-downloaded. A file that is not the one in the index is refused.
+downloaded. A file that is not the one in the index is refused. Files of your own, as
+``sketchlearn train`` writes them, are named by their path.
 """
 
 from __future__ import annotations
@@ -9,15 +10,22 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections.abc import Collection
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from sketchlearn.discovery import classes_declaring
 from sketchlearn.errors import SketchFileError
-from sketchlearn.files.durable import write_file
-from sketchlearn.files.models import INDEX, ModelInfo, packaged_weights, read_index
+from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.files.models import (
+    INDEX,
+    SUFFIX,
+    ModelInfo,
+    find_weights,
+    read_index,
+)
 from sketchlearn.files.weights import Weights, save_weights
 from sketchlearn.nested_sqnet import NestedSQNet
 
@@ -28,6 +36,7 @@ __all__ = [
     "list_models",
     "load_card",
     "load_model",
+    "load_own_model",
 ]
 __public__ = ["list_models", "load_model"]
 
@@ -43,35 +52,74 @@ def list_models() -> list[ModelInfo]:
     return list(read_index().values())
 
 
-def load_model(name: str) -> Any:
-    """A trained model of the package.
+def load_model(name: str | os.PathLike[str], *, checksum: str | None = None) -> Any:
+    """A trained model of the package, or one of your own.
 
     Parameters
     ----------
-    name : str
-        One of :func:`list_models`; ``name-100`` is the SQNet of size 100 of a model
-        of all sizes.
+    name : str or path
+        One of :func:`list_models`, or the path of a ``.safetensors`` file that
+        ``sketchlearn train`` wrote. Such a file holds numbers and runs no code.
+        ``name-100`` is the SQNet of size 100 of a model of all sizes.
+    checksum : str, optional
+        SHA-256 that the file must have. Files of the package always have that of the
+        index; in files of your own damage is found without, and deceit is not.
 
     Returns
     -------
     SQNet, NestedSQNet or decoder
-        By the kind of the model; nothing of it changes. The file is read once per
-        process, the model built at every call.
+        By the kind of the model; nothing of it changes. A file of the package is read
+        once per process, the model built at every call.
+
+    Examples
+    --------
+    >>> type(load_model("pca-equivariant")).__name__
+    'EquivariantDecoder'
     """
-    nested, _, size = name.rpartition("-")
+    nested, _, size = os.fspath(name).rpartition("-")
     models = {model.name: model for model in list_models()}
     if name not in models and nested in models and size.isascii() and size.isdigit():
         model = load_model(nested)
         if isinstance(model, NestedSQNet):
             return model.sized(int(size))
-    weights = packaged_weights(name)
+    weights = find_weights(name, checksum=checksum)
     builders = find_builders()
     if weights.kind not in builders:
         raise SketchFileError(
-            f"model {name!r} is of kind {weights.kind!r}; this release builds: "
-            f"{', '.join(sorted(builders))}. Install a newer sketchlearn."
+            f"model {os.fspath(name)!r} is of kind {weights.kind!r}; this release "
+            f"builds: {', '.join(sorted(builders))}. Install a newer sketchlearn."
         )
     return builders[weights.kind].from_weights(weights)
+
+
+def load_own_model(path: str | os.PathLike[str], kinds: Collection[str]) -> Any:
+    """A model of a file of your own, if its weights are of one of these kinds.
+
+    It is built once for as long as the file stays the same.
+
+    Parameters
+    ----------
+    path : path
+        As ``sketchlearn train`` wrote it.
+    kinds : collection of str
+        What is of use where the model is asked for.
+    """
+    with open_regular(os.fspath(path)) as stream:
+        found = os.fstat(stream.fileno())
+    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+    kind, model = _built_once(os.path.abspath(path), stamp)
+    if kind not in kinds:
+        raise SketchFileError(
+            f"{os.fspath(path)!r} holds weights of kind {kind!r}, and what is needed "
+            f"here is {' or '.join(map(repr, kinds))}. Pass weights of that kind; "
+            "sketchlearn inspect says what a file holds."
+        )
+    return model
+
+
+@lru_cache(maxsize=4)
+def _built_once(name: str, stamp: tuple[int, ...]) -> tuple[str, Any]:
+    return find_weights(Path(name)).kind, load_model(Path(name))
 
 
 @cache
@@ -89,15 +137,15 @@ def find_builders() -> dict[str, Any]:
     )
 
 
-def load_card(name: str) -> dict[str, Any]:
+def load_card(name: str | os.PathLike[str]) -> dict[str, Any]:
     """The model card: how a model was made, on what, and how good it is.
 
     Parameters
     ----------
-    name : str
-        One of :func:`list_models`.
+    name : str or path
+        As for :func:`load_model`.
     """
-    return copy.deepcopy(dict(packaged_weights(name).card))
+    return copy.deepcopy(dict(find_weights(name).card))
 
 
 def add_model(
@@ -121,7 +169,7 @@ def add_model(
     folder : path
         The folder ``models`` of the package's sources.
     """
-    path = Path(folder, f"{name}.safetensors")
+    path = Path(folder, f"{name}{SUFFIX}")
     save_weights(weights, path)
     info = ModelInfo(
         name=name,

@@ -18,6 +18,8 @@ import sketchlearn as sl
 from paper_folder import write_paper_folder
 from sketchlearn.cli.app import main
 from sketchlearn.discovery import classes_declaring
+from sketchlearn.files.models import packaged_weights
+from sketchlearn.files.weights import save_weights
 from sketchlearn.registry import load_card
 
 RNG = np.random.default_rng(0)
@@ -276,7 +278,7 @@ def test_reproduce_pca_trains_compares_and_keeps_former_results(tmp_path):
     skipped = run(*command, "--sizes", "700,20")
     assert skipped.exit_code == 0, skipped.output
     assert "skipped sqnet at size 700" in skipped.stderr
-    assert "SQNet, printed in the paper (1 sets)" in skipped.stdout
+    assert "SQNet, printed in the paper (2 sets)" in skipped.stdout
     again = run(*command)
     assert again.exit_code == 1
     assert "--force" in again.stderr
@@ -498,3 +500,24 @@ def test_a_sketch_comes_from_standard_input(shared):
     arguments = ["merge", "-", "feb.sketch", "-o", "both.sketch"]
     assert CliRunner().invoke(main, arguments, input=data).exit_code == 0
     assert sl.load("both.sketch").count == 300
+
+
+def test_own_weights_are_inspected_and_decoded_with(folder):
+    path = "mine.safetensors"
+    save_weights(packaged_weights("pca-equivariant"), path)
+    shown = json.loads(run("inspect", path, "--json").stdout)
+    weights = packaged_weights("pca-equivariant")
+    assert (shown["kind"], shown["checksum"]) == ("equivariant", weights.digest)
+    assert (shown["spec"], shown["card"]) == (weights.spec, weights.card)
+    assert shown["bytes"] == Path(path).stat().st_size
+    assert weights.digest in run("inspect", path).stdout
+    assert json.loads(run("models", path).stdout) == weights.card
+    run("sketch", "jan.parquet", "-o", "jan.sketch", "--size", "8")
+    arguments = ("fit", "pca", "jan.sketch", "--components", "2")
+    assert run(*arguments, "--decoder", path).stdout == run(*arguments).stdout
+    refused = run("fit", "kmeans", "jan.sketch", "--decoder", path)
+    assert refused.exit_code == 2
+    assert "--decoder is no option of kmeans" in refused.stderr
+    missing = run(*arguments, "--decoder", "none.safetensors")
+    assert missing.exit_code == 1
+    assert "no file 'none.safetensors'" in missing.stderr

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import sketchlearn
 from sketchlearn.errors import ConfigError, MissingFileError
-from sketchlearn.meta.config import TrainConfig, load_config
+from sketchlearn.meta.config import TrainConfig, list_configs, load_config
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+CONFIGS = sorted((Path(sketchlearn.__file__).parent / "configs").glob("*.toml"))
 
 TEXT = """
 task = "median"
@@ -99,3 +100,32 @@ def test_every_shipped_configuration_has_both_presets(path, preset):
 
 def test_there_are_configurations():
     assert CONFIGS
+
+
+def test_configurations_of_the_package_are_known_by_name():
+    assert list(list_configs()) == [path.stem for path in CONFIGS]
+    for path in CONFIGS:
+        assert load_config(path.stem, "tiny") == load_config(path, "tiny")
+
+
+def test_a_name_that_is_none_lists_those_there_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("pca-equivarant", "configs/pca-equivariant.toml", "../pca-sqnet"):
+        with pytest.raises(MissingFileError, match=r"It\s+has: .*pca-equivariant"):
+            load_config(wrong, "cpu")
+
+
+def test_a_file_beside_is_read_where_its_path_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pca-sqnet.toml").write_text(TEXT)
+    assert load_config("pca-sqnet.toml", "cpu").task == "median"
+    assert load_config("pca-sqnet", "cpu").task == "second-moment"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_presets_of_the_paper_name_their_schedule(path):
+    content = tomllib.loads(path.read_text("utf-8"))
+    shared = content.get("train", {})
+    for preset, tables in content.items():
+        if preset.startswith("paper"):
+            assert "schedule" in {**shared, **tables["train"]}

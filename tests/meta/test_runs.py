@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ from click.testing import CliRunner
 
 from sketchlearn.cli.app import main
 from sketchlearn.errors import ConfigError
+from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import load_weights
 from sketchlearn.meta.config import load_config
-from sketchlearn.meta.datasets import load_folder
+from sketchlearn.meta.datasets import MetaDataset, load_folder
 from sketchlearn.meta.runs import build_run, load_datasets, train_run
 from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.sqnet import SQNet
@@ -190,3 +192,117 @@ def test_a_task_that_draws_from_a_law_takes_no_datasets(folder):
     missing = run("pca.toml", "-o", "c.safetensors")
     assert missing.exit_code == 1
     assert "learns from datasets: give datasets (--data)" in missing.stderr
+
+
+def fine_tune(source, *more, output="t.safetensors"):
+    tuned = ("pca.toml", "--data", ".", "-o", output, "--steps", "0")
+    return run(*tuned, "--start-from", source, *more)
+
+
+def test_fine_tuning_starts_from_a_file_of_weights(folder):
+    run(*ARGUMENTS)
+    done = fine_tune("pca.safetensors")
+    assert done.exit_code == 0, done.output
+    one, two = (load_weights(f"{name}.safetensors") for name in ("pca", "t"))
+    assert all(np.array_equal(one.tensors[n], two.tensors[n]) for n in one.tensors)
+    assert two.card["started_from"] == {"model": "", "checksum": one.digest}
+
+
+def test_weights_of_another_kind_or_size_and_names_of_nothing_are_refused(folder):
+    run(*ARGUMENTS)
+    wrong = fine_tune("kmeans-ckm")
+    assert wrong.exit_code == 1
+    assert "weights of kind 'iterative-ckm': this configuration" in wrong.stderr
+    larger = TEXT.replace("sketch_size = 4", "sketch_size = 5")
+    (folder / "pca.toml").write_text(larger)
+    wider = fine_tune("pca.safetensors")
+    assert wider.exit_code == 1
+    assert "their sketch_size is 4, and this configuration makes 5" in wider.stderr
+    for nothing in ("pca-equivarant", "none.safetensors", "none.pt"):
+        missing = fine_tune(nothing)
+        assert missing.exit_code == 1
+        assert "no such file, and it is none of the models: " in missing.stderr
+    assert not (folder / "t.safetensors").exists()
+
+
+def wide_dataset(name, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(80, 4)) @ rng.normal(size=(4, 20)) + rng.normal(size=20)
+    return MetaDataset.from_arrays(name, rows.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "name", ["autoencoder-codes", "count-laws", "kmeans-ckm", "pca-equivariant"]
+)
+def test_shipped_weights_are_fine_tuned_by_their_name(name):
+    tiny, shipped = load_config(name, "tiny"), packaged_weights(name)
+    model, ended = load_config(name, "cpu").model, replace(tiny.train, steps=0)
+    datasets = [wide_dataset(one, seed) for seed, one in enumerate("abcd")]
+    config = replace(tiny, model=model, train=ended)
+    done = train_run(config, datasets, start_from=name)
+    assert done.card["started_from"] == {"model": name, "checksum": shipped.digest}
+    found = done.model.to_weights().tensors
+    for tensor in shipped.tensors:
+        assert np.allclose(found[tensor], shipped.tensors[tensor], atol=2e-6)
+
+
+def test_steps_and_seconds_are_changed_on_the_command_line(folder):
+    done = run(*ARGUMENTS, "--steps", "3", "--json")
+    assert json.loads(done.stdout)["steps"] == 3
+    card = load_weights("pca.safetensors").card
+    assert card["settings"]["train"]["steps"] == 3
+    assert card["command"] == "sketchlearn train pca.toml --data DATA --steps 3"
+    assert card["seed"] == 0
+    short = ("pca.toml", "--data", ".", "-o", "s.safetensors", "--seconds", "0")
+    assert json.loads(run(*short, "--json").stdout)["stopped"] == "time"
+    card = load_weights("s.safetensors").card
+    assert card["settings"]["train"]["steps"] is None
+
+
+def test_the_report_says_file_score_and_best_step_and_reading_is_announced(folder):
+    done = run(*ARGUMENTS, "--json")
+    shown = json.loads(done.stdout)
+    assert shown["file"] == "pca.safetensors"
+    assert shown["checksum"] == load_weights("pca.safetensors").digest
+    assert {"best_score", "best_step", "kind"} <= shown.keys()
+    assert done.stderr == "reading 4 datasets ...\n"
+
+
+def test_the_parent_of_a_folder_of_datasets_means_the_folder(folder):
+    (folder / "data").mkdir()
+    for name in ("MANIFEST.json", *"abcd"):
+        (folder / name).rename(folder / "data" / name)
+    done = run(*ARGUMENTS)
+    assert done.exit_code == 0, done.output
+    assert "data: data\n" in done.stderr
+    refused = run("pca.toml", "--data", "data/none", "-o", "n.safetensors")
+    assert "no MANIFEST.json in" in refused.stderr
+
+
+def test_the_configurations_of_the_package_are_listed(folder):
+    shown = run("--list")
+    assert shown.exit_code == 0
+    assert "pca-equivariant" in shown.stdout
+    assert "no such configuration" in run("pca", "-o", "x.safetensors").stderr
+
+
+@pytest.mark.filterwarnings("default:not in the folder")
+def test_held_out_sets_that_the_folder_lacks_are_said_and_one_must_be_there(folder):
+    named = TEXT.replace('held_out = ["d"]', 'held_out = ["d", "letters1"]')
+    (folder / "pca.toml").write_text(named)
+    done = run(*ARGUMENTS)
+    assert done.exit_code == 0, done.output
+    assert "not in the folder, and so not held out: letters1." in done.stderr
+    assert load_weights("pca.safetensors").card["held_out_datasets"] == ["d"]
+    none = TEXT.replace('held_out = ["d"]', 'held_out = ["e", "letters1"]')
+    (folder / "pca.toml").write_text(none)
+    refused = run("pca.toml", "--data", ".", "-o", "n.safetensors")
+    assert refused.exit_code == 1
+    assert "cannot hold out 'e'" in refused.stderr
+
+
+def test_the_sets_of_the_paper_may_be_left_out_of_a_folder_that_lacks_them(folder):
+    text = TEXT.replace("[data]", '[data]\nleave_out = ["quickdraw", "a"]')
+    (folder / "pca.toml").write_text(text)
+    made = build_run(load_config("pca.toml", "cpu"), load_folder("."))
+    assert made.datasets == ("b", "c")

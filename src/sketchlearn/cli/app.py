@@ -10,6 +10,7 @@ import click
 
 import sketchlearn as sl
 from sketchlearn.cli.base import Group
+from sketchlearn.cli.datasets import data
 from sketchlearn.cli.fitting import fit
 from sketchlearn.cli.items import query
 from sketchlearn.cli.learning import demo, models, train
@@ -33,6 +34,7 @@ COMMANDS = (
     party,
     audit,
     models,
+    data,
     train,
     reproduce,
 )

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 import sketchlearn as sl
-from sketchlearn.errors import SketchlearnError
+from sketchlearn.errors import MissingFileError, SketchlearnError
 
 __all__ = [
     "FORCE",
@@ -21,6 +21,7 @@ __all__ = [
     "OUT",
     "Group",
     "fail",
+    "found_folder",
     "lazy",
     "load_sketch",
     "require_free",
@@ -155,6 +156,17 @@ def load_sketch(path: str) -> Any:
     if not hasattr(found, "count"):
         fail(f"{path} holds a feature map, not a sketch; sketch rows with --like it.")
     return found
+
+
+def found_folder(data: str) -> Path:
+    """The folder of datasets that ``--data`` means; says so where it is inside."""
+    try:
+        folder: Path = lazy("meta.manifest").find_folder(data)
+    except MissingFileError as error:
+        raise click.UsageError(f"--data: {error}") from error
+    if folder != Path(data):
+        click.echo(f"data: {folder}", err=True)
+    return folder
 
 
 def lazy(module: str) -> Any:

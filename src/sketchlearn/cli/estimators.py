@@ -22,7 +22,12 @@ from sketchlearn.discovery import classes_declaring
 
 __all__ = ["SET", "ModelName", "build_estimator", "given_options", "takes_targets"]
 
-_SHARED = {"size": "sketch_size", "bounds": "bounds", "seed": "random_state"}
+_SHARED = {
+    "size": "sketch_size",
+    "bounds": "bounds",
+    "seed": "random_state",
+    "decoder": "decoder",
+}
 """Options of every estimator that has these parameters."""
 
 SET = click.option(

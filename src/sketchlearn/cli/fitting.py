@@ -26,6 +26,9 @@ __all__ = ["fit"]
 )
 @click.option("--standardize", is_flag=True, help="PCA of the correlations.")
 @click.option("--alpha", type=click.FloatRange(0), help="Penalty of ridge [1.0].")
+@click.option(
+    "--decoder", help="Of the model, by name, or weights of your own, by path."
+)
 @click.option("--target", multiple=True, help="Target column, by name or number.")
 @SET
 def fit(

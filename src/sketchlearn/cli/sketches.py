@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,10 @@ def subtract(
 @click.argument("path", type=click.Path())
 @JSON
 def inspect(path: str, as_json: bool) -> None:
-    """Say what the file of a sketch, a map, a session or a share holds."""
+    """Say what the file of a sketch, a map, a session, a share or weights holds."""
+    if lazy("files.weights").holds_weights(path):
+        _show_weights(path, as_json)
+        return
     found = sl.load(path)
     if hasattr(found, "count") or isinstance(found, sl.Session | sl.Share):
         show(summary(found, path, Path(path).stat().st_size), as_json)
@@ -238,3 +242,21 @@ def inspect(path: str, as_json: bool) -> None:
         "map": found.fingerprint,
     }
     show(fields, as_json)
+
+
+def _show_weights(path: str, as_json: bool) -> None:
+    """Print of what a file has weights, its checksum, and how they came about."""
+    weights = lazy("files.weights").load_weights(path)
+    fields = {
+        "file": path,
+        "bytes": Path(path).stat().st_size,
+        "kind": weights.kind,
+        "numbers": sum(tensor.size for tensor in weights.tensors.values()),
+        "spec": weights.spec,
+        "checksum": weights.digest,
+    }
+    if as_json:
+        show({**fields, "card": weights.card}, as_json)
+        return
+    show({**fields, "spec": json.dumps(weights.spec)}, as_json)
+    click.echo(f"card {json.dumps(weights.card, indent=2)}")

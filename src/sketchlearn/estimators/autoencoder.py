@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,13 +32,14 @@ from sketchlearn.estimators.parameters import (
     RANDOM_STATE,
     SKETCH_SIZE,
     Constraints,
-    one_of,
+    one_of_or_file,
     seed_of,
 )
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.metrics import balanced_accuracy
 from sketchlearn.plans.codes import (
     CODE_DECODERS,
+    code_method,
     decode_codes,
     merged_classes,
     plan_codes,
@@ -68,12 +70,14 @@ class CompressiveAutoencoder(
     sketch_size : int or "auto"
         Numbers the sketch may hold, beside means. By default all second moments of up
         to about 1,000 features, as for :class:`CompressivePCA`.
-    decoder : {"learned", "pca", "network"}
+    decoder : {"learned", "pca", "network"} or path
         How a sketch becomes an autoencoder. ``"learned"``: logits that are linear in
         the code, and codes found by a meta-learned search (any number of features,
         rows and numbers; see docs/autoencoders.md). ``"pca"``: principal components
         with a threshold from the sketch. ``"network"``: the paper's sketch-conditional
-        networks, for up to 1,000 features and codes of 50 numbers.
+        networks, for up to 1,000 features and codes of 50 numbers. The path of a
+        ``.safetensors`` file that ``sketchlearn train`` wrote is that of weights of
+        your own for the first or the last.
     binarize : float, optional
         Numbers above are ones, all others zeros. By default rows must hold zeros and
         ones only, and others are refused.
@@ -113,7 +117,7 @@ class CompressiveAutoencoder(
     _parameter_constraints: Constraints = {
         "n_components": [AT_LEAST_ONE],
         "sketch_size": SKETCH_SIZE,
-        "decoder": one_of(*CODE_DECODERS),
+        "decoder": one_of_or_file(*CODE_DECODERS),
         "binarize": [ANY_NUMBER, None],
         "per_class": ["boolean"],
         "random_state": RANDOM_STATE,
@@ -127,7 +131,7 @@ class CompressiveAutoencoder(
         n_components: int = 50,
         *,
         sketch_size: int | Literal["auto"] = "auto",
-        decoder: Literal["learned", "pca", "network"] = "learned",
+        decoder: str | os.PathLike[str] = "learned",
         binarize: float | None = None,
         per_class: bool = True,
         random_state: int = 0,
@@ -252,6 +256,11 @@ class CompressiveAutoencoder(
         return np.asarray(-(weights * wrong).mean(axis=1))
 
     @override
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        code_method(self.decoder)
+
+    @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:
         return self._open_features(X, reset=reset)
 
@@ -263,7 +272,7 @@ class CompressiveAutoencoder(
     def _sketch(self, rows: AbstractRowSource) -> Sketch:
         with self._in_range():
             sketch = rows.sketch(self.plan(rows.n_features))  # nothing is read ahead
-        if self.decoder != "network":
+        if code_method(self.decoder) != "network":
             require_binary(sketch)
         return sketch
 

@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import (
 )
 
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.files.models import SUFFIX, is_file_name
 
 __all__ = [
     "AT_LEAST_ONE",
@@ -33,6 +34,7 @@ __all__ = [
     "SKETCH_SIZE",
     "Constraints",
     "one_of",
+    "one_of_or_file",
     "require_parameters",
     "seed_of",
 ]
@@ -58,6 +60,22 @@ SHARE = _Number(RealNotInt, 0, 1, closed="neither")
 def one_of(*names: str) -> list[Any]:
     """One of these words."""
     return [StrOptions(dict.fromkeys(names).keys())]  # a set that keeps its order
+
+
+@final
+class _WordsOrFile(StrOptions):
+    """One of some words, or the path of a file of weights."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return is_file_name(val) or bool(super().is_satisfied_by(val))
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} or the path of a {SUFFIX} file"
+
+
+def one_of_or_file(*names: str) -> list[Any]:
+    """One of these words, or the path of a file of weights."""
+    return [_WordsOrFile(dict.fromkeys(names).keys())]
 
 
 SKETCH_SIZE = [AT_LEAST_ONE, *one_of("auto")]

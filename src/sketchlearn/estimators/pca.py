@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from numbers import Integral
 from typing import Any, Literal, Self, final
@@ -30,7 +31,7 @@ from sketchlearn.estimators.parameters import (
     SHARE,
     SKETCH_SIZE,
     Constraints,
-    one_of,
+    one_of_or_file,
     seed_of,
 )
 from sketchlearn.features.base import AbstractFeatureMap
@@ -38,6 +39,7 @@ from sketchlearn.plans.moments import (
     DECODERS,
     moment_decoder,
     plan_second_moments,
+    require_moment_decoder,
 )
 from sketchlearn.plans.scaling import plan_scaling
 from sketchlearn.privacy.released import PrivateSketch
@@ -77,10 +79,12 @@ class CompressivePCA(
         Declared range of the features: two numbers or two vectors. Values beyond it
         (rounded out to a power of two) are refused. Without it, scales are read from
         the rows: all of them, or the first ones of an iterator.
-    decoder : {"learned", "nystrom"}
+    decoder : {"learned", "nystrom"} or path
         How the covariance is completed where the sketch does not hold all of it: with
-        a prior meta-learned on other datasets, or with none. Private sketches are
-        always decoded without, and so are those of more than 1,024 features.
+        a prior meta-learned on other datasets, or with none. The path of a
+        ``.safetensors`` file is that of a prior of your own, as ``sketchlearn train
+        pca-equivariant`` writes it. Private sketches are always decoded without, and
+        so are those of more than 1,024 features.
     random_state : int
         Seed of the sketch; the same on every party that is to merge. None is 0.
 
@@ -112,7 +116,7 @@ class CompressivePCA(
         "sketch_size": SKETCH_SIZE,
         "standardize": ["boolean"],
         "bounds": BOUNDS,
-        "decoder": one_of(*DECODERS),
+        "decoder": one_of_or_file(*DECODERS),
         "random_state": RANDOM_STATE,
     }
     command = "pca"
@@ -131,7 +135,7 @@ class CompressivePCA(
         sketch_size: int | Literal["auto"] = "auto",
         standardize: bool = False,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        decoder: Literal["learned", "nystrom"] = "learned",
+        decoder: str | os.PathLike[str] = "learned",
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -210,6 +214,11 @@ class CompressivePCA(
         self._selected = features is not None
         self.sketch_ = sketch
         return self
+
+    @override
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        require_moment_decoder(self.decoder)
 
     @override
     def _open(self, X: Any, y: Any, *, reset: bool) -> AbstractRowSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, Self, final
@@ -34,7 +35,7 @@ from sketchlearn.estimators.parameters import (
     RANDOM_STATE,
     SKETCH_SIZE,
     Constraints,
-    one_of,
+    one_of_or_file,
     seed_of,
 )
 from sketchlearn.features.base import AbstractFeatureMap
@@ -43,6 +44,7 @@ from sketchlearn.plans.moments import (
     beside_scaling,
     moment_decoder,
     plan_second_moments,
+    require_moment_decoder,
 )
 from sketchlearn.plans.scaling import plan_scaling
 from sketchlearn.privacy.released import PrivateSketch
@@ -83,10 +85,11 @@ class CompressiveRidge(
         Declared ranges of the features and of the targets. Values beyond them
         (rounded out to a power of two) are refused. Without both, scales are read
         from the rows: all of them, or the first ones of an iterator.
-    decoder : {"learned", "nystrom"}
+    decoder : {"learned", "nystrom"} or path
         How the covariance is completed where the sketch does not hold all of it: with
-        a prior meta-learned on other datasets, or with none. Private sketches are
-        always decoded without.
+        a prior meta-learned on other datasets, or with none. The path of a
+        ``.safetensors`` file is that of a prior of your own, as ``sketchlearn train
+        pca-equivariant`` writes it. Private sketches are always decoded without.
     random_state : int
         Seed of the sketch; the same on every party that is to merge.
 
@@ -117,7 +120,7 @@ class CompressiveRidge(
         "sketch_size": SKETCH_SIZE,
         "bounds": BOUNDS,
         "target_bounds": BOUNDS,
-        "decoder": one_of(*DECODERS),
+        "decoder": one_of_or_file(*DECODERS),
         "random_state": RANDOM_STATE,
     }
     command = "ridge"
@@ -132,7 +135,7 @@ class CompressiveRidge(
         sketch_size: int | Literal["auto"] = "auto",
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         target_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        decoder: Literal["learned", "nystrom"] = "learned",
+        decoder: str | os.PathLike[str] = "learned",
         random_state: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -235,6 +238,7 @@ class CompressiveRidge(
     @override
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        require_moment_decoder(self.decoder)
         if (self.bounds is None) != (self.target_bounds is None):
             raise FeatureMapError(
                 "declare both bounds and target_bounds, or neither of them."

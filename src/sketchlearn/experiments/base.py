@@ -7,7 +7,7 @@ into.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -44,6 +44,9 @@ class Experiment:
 
     quick: str
     """What ``--quick`` leaves of it."""
+
+    sets: Callable[[], Collection[str]]
+    """Names of the sets of the paper that it is about."""
 
     plan: PlanType
     """What to do: everything by default."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any, final
 import click
 from typing_extensions import override
 
-from sketchlearn.errors import ConfigError
+from sketchlearn.errors import ConfigError, MissingFileError
 from sketchlearn.experiments.base import RESULTS_FILE, Experiment, find_experiments
+from sketchlearn.meta.manifest import find_folder, list_folder
+from sketchlearn.meta.paper_sets import as_ranges
 
 __all__ = ["reproduce"]
 
@@ -55,8 +58,10 @@ def _run(
     **options: Any,
 ) -> None:
     """Refuse a folder without data and one with results; then run and show."""
-    if not Path(data, "data", "MANIFEST.json").is_file():
-        raise click.UsageError(f"--data {data}: there is no data/MANIFEST.json in it.")
+    try:
+        folder = find_folder(data)
+    except MissingFileError as error:
+        raise click.UsageError(f"--data: {error}") from error
     if Path(output, RESULTS_FILE).exists() and not force:
         raise ConfigError(
             f"{output} has results already; pass --force to replace them."
@@ -65,8 +70,27 @@ def _run(
     planned = {field.name: options.pop(field.name, None) for field in fields(plan)}
     plan = replace(plan, **{name: value for name, value in planned.items() if value})
     say = partial(click.echo, err=True)
-    shown = experiment.run(data, output, plan, say=say, **options)
+    if folder != Path(data):
+        say(f"data: {folder}")
+    listed = list_folder(folder)
+    wanted = plan.datasets or experiment.sets()
+    missing = [name for name in wanted if name not in listed]
+    if missing:
+        shown = ", ".join(as_ranges(missing))
+        say(f"not in {folder}: {len(missing)} of the paper's sets ({shown})")
+    there = tuple(name for name in plan.datasets or () if name in listed)
+    if there and planned["datasets"] is None:  # a quick plan is content with fewer
+        plan = replace(plan, datasets=there)
+    shown = experiment.run(folder, output, plan, say=say, **options)
+    _note_missing(Path(output, RESULTS_FILE), missing)
     click.echo(Path(output, RESULTS_FILE).read_text("utf-8") if as_json else shown)
+
+
+def _note_missing(results: Path, missing: list[str]) -> None:
+    """Put what was missing into the results, beside the plan."""
+    content = json.loads(results.read_text("utf-8"))
+    text = json.dumps({**content, "missing_sets": missing}, indent=1, allow_nan=False)
+    results.write_text(text + "\n", "utf-8")
 
 
 def _shared_options(experiment: Experiment) -> list[click.Option]:
@@ -76,7 +100,7 @@ def _shared_options(experiment: Experiment) -> list[click.Option]:
             ["--data"],
             required=True,
             type=click.Path(exists=True, file_okay=False),
-            help="Folder with data/MANIFEST.json, and for PCA paper/tables.json.",
+            help="Folder with MANIFEST.json, as for train.",
         ),
         click.Option(
             ["--sizes"], callback=_listed, help="Comma-separated sketch sizes."

@@ -5,16 +5,19 @@ Which methods there are, and how they are judged, each experiment says for itsel
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.meta.datasets import MetaDataset, load_folder
+from sketchlearn.meta.manifest import list_folder
+from sketchlearn.meta.paper_sets import paper_sets
 
 __all__ = [
     "DELTA",
@@ -23,8 +26,10 @@ __all__ = [
     "mark_of",
     "mean_by_size",
     "named_sets",
+    "paper_test_sets",
     "printed_table",
     "random_features",
+    "read_printed",
     "require_plan",
     "select_test_sets",
     "shuffled_features",
@@ -65,18 +70,18 @@ def select_test_sets(
     *,
     real_only: bool = False,
 ) -> list[MetaDataset]:
-    """Test sets of ``folder/data``, in the order of ``names``, or all by name.
+    """Test sets of a folder, in the order of ``names``, or all by name.
 
     Parameters
     ----------
     folder : path
-        Holds ``data/MANIFEST.json`` and the files it names.
+        Holds ``MANIFEST.json`` and the files it names.
     names : collection of str, optional
         Only these; all by default.
     real_only : bool
         Leave out simulated data and stand-ins.
     """
-    listed = load_folder(Path(folder, "data"), split="test", real_only=real_only)
+    listed = load_folder(folder, split="test", real_only=real_only)
     found = {data.name: data for data in listed}
     chosen = sorted(found) if names is None else list(names)
     unknown = [name for name in chosen if name not in found]
@@ -94,12 +99,12 @@ def named_sets(
     known: Collection[str],
     names: Collection[str] | None = None,
 ) -> list[tuple[MetaDataset, str]]:
-    """Those of the known sets that ``folder/data`` has, each with its split.
+    """Those of the known sets that a folder has, each with its split.
 
     Parameters
     ----------
     folder : path
-        Holds ``data/MANIFEST.json`` and the files it names.
+        Holds ``MANIFEST.json`` and the files it names.
     known : collection of str
         Sets of a table of the paper, in its order.
     names : collection of str, optional
@@ -111,16 +116,20 @@ def named_sets(
             f"there is no dataset {unknown[0]!r} in this table; it has: "
             f"{', '.join(known)}."
         )
-    entries = json.loads(Path(folder, "data", "MANIFEST.json").read_text("utf-8"))
-    splits = sorted({entry["split"] for entry in entries["datasets"]})
+    splits = sorted(set(list_folder(folder).values()))
     found = {
-        data.name: (data, split)
+        data.name: (data, str(split))
         for split in splits
-        for data in load_folder(Path(folder, "data"), split=split)
+        for data in load_folder(folder, split=split)
     }
     return [
         found[name] for name in known if name in found and (not names or name in names)
     ]
+
+
+def paper_test_sets() -> list[str]:
+    """Names of the paper's meta-testing sets, in its order."""
+    return [one.name for one in paper_sets("test") if one.rows is not None]
 
 
 def mark_of(data: MetaDataset) -> str:
@@ -130,29 +139,42 @@ def mark_of(data: MetaDataset) -> str:
     return "" if data.real else "simulated"
 
 
+def read_printed(table: str) -> dict[str, Any]:
+    """The numbers of a table as the paper prints them; a file of the package.
+
+    Parameters
+    ----------
+    table : str
+        Name of the table.
+
+    Examples
+    --------
+    >>> read_printed("pca_reconstruction_error")["sketch_sizes"][-1]
+    19306
+    """
+    folder = importlib.resources.files("sketchlearn") / "experiments" / "printed"
+    content: dict[str, Any] = json.loads((folder / f"{table}.json").read_text("utf-8"))
+    return content
+
+
 def printed_table(
-    folder: str | os.PathLike[str], table: str, columns: Mapping[str, str]
+    table: str, columns: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
     """What the paper prints, by its methods and our names of datasets.
 
     Parameters
     ----------
-    folder : path
-        May hold ``paper/tables.json``; without it, or the table, there is nothing.
     table : str
         Name of the table.
     columns : mapping of str to str
         Our names of datasets to those of its columns; other columns stay as they are.
     """
-    path = Path(folder, "paper", "tables.json")
-    tables = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    if table not in tables:
-        return {}
+    content = read_printed(table)
     ours = {paper: name for name, paper in columns.items()}
-    heads = [ours.get(column, column) for column in tables[table]["columns"]]
+    heads = [ours.get(column, column) for column in content["columns"]]
     return {
         method: dict(zip(heads, values, strict=True))
-        for method, values in tables[table]["rows"].items()
+        for method, values in content["rows"].items()
     }
 
 

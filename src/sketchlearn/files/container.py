@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import SketchFileError, quote
 
 __all__ = [
+    "HEADER_LIMIT",
     "MAX_BYTES",
     "NEWEST",
     "Contents",

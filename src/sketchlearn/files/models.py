@@ -1,28 +1,40 @@
-"""Models: weights that come with the package, in its folder ``models``.
+"""Models: weights that come with the package, in its folder ``models``, or in a file.
 
-An index beside them has the name, the task and the checksum of each. What the weights
-compute is not known here.
+An index beside the packaged ones has the name, the task and the checksum of each; own
+weights are named by their path. What the weights compute is not known here.
 """
 
 from __future__ import annotations
 
 import importlib.resources
 import json
+import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources.abc import Traversable
 from typing import final
 
 from sketchlearn.errors import MissingFileError, SketchFileError
-from sketchlearn.files.weights import Weights, decode_weights
+from sketchlearn.files.weights import Weights, decode_weights, load_weights
 
-__all__ = ["INDEX", "ModelInfo", "packaged_weights", "read_index"]
+__all__ = [
+    "INDEX",
+    "SUFFIX",
+    "ModelInfo",
+    "find_weights",
+    "is_file_name",
+    "packaged_weights",
+    "read_index",
+]
 
 MODELS: Traversable = importlib.resources.files("sketchlearn") / "models"
 """Folder of the weights that come with the package."""
 
 INDEX = "models.json"
 """Its index."""
+
+SUFFIX = ".safetensors"
+"""How the names of files of weights end."""
 
 
 @final
@@ -65,9 +77,40 @@ def _find_model(name: str) -> ModelInfo:
     if name not in index:
         raise MissingFileError(
             f"there is no model {name!r} in this release. It has: "
-            f"{', '.join(index) or 'none'}."
+            f"{', '.join(index) or 'none'}. Weights of your own are named by the path "
+            f"of their {SUFFIX} file."
         )
     return index[name]
+
+
+def is_file_name(source: object) -> bool:
+    """Whether this is the path of a file of weights and not the name of a model.
+
+    Examples
+    --------
+    >>> is_file_name("my.safetensors"), is_file_name("pca-equivariant")
+    (True, False)
+    """
+    if isinstance(source, os.PathLike):
+        return True
+    return isinstance(source, str) and source.endswith(SUFFIX)
+
+
+def find_weights(
+    source: str | os.PathLike[str], *, checksum: str | None = None
+) -> Weights:
+    """Weights of a model of the package, or of a file of your own.
+
+    Parameters
+    ----------
+    source : str or path
+        Name of a model, or path of a ``.safetensors`` file; any path object.
+    checksum : str, optional
+        SHA-256 that the file must have.
+    """
+    if is_file_name(source):
+        return load_weights(source, checksum=checksum)
+    return packaged_weights(os.fspath(source), checksum=checksum)
 
 
 def packaged_weights(name: str, *, checksum: str | None = None) -> Weights:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import SketchFileError, UnsavableError
 from sketchlearn.files.container import (
+    HEADER_LIMIT,
     MAX_BYTES,
     Contents,
     body,
@@ -40,6 +41,7 @@ __all__ = [
     "Weights",
     "decode_weights",
     "encode_weights",
+    "holds_weights",
     "load_weights",
     "save_weights",
     "tensors_digest",
@@ -159,6 +161,14 @@ def load_weights(
                 f"{name!r} is larger than max_bytes: {size} bytes, {max_bytes} allowed."
             )
         return decode_weights(stream.read(), repr(name), checksum)
+
+
+def holds_weights(path: str | os.PathLike[str]) -> bool:
+    """Whether a file says of itself that it holds weights; nothing else is checked."""
+    with open_regular(os.fspath(path)) as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header = stream.read(min(length, HEADER_LIMIT))
+    return f'"format":"{_WEIGHTS_FIELDS["format"]}"'.encode() in header
 
 
 def tensors_digest(tensors: Mapping[str, NDArray[Any]]) -> str:

@@ -79,7 +79,7 @@ class TrainableCKM(nn.Module):
         """
         if not self.spec.sketch_size:
             return self._law(directions, positions, n_features)
-        row = torch.arange(directions.shape[-2])
+        row = torch.arange(directions.shape[-2], device=directions.device)
         return self.weight[row] * (row < n_features[..., None])[..., None]
 
     def fit(
@@ -120,8 +120,8 @@ class TrainableCKM(nn.Module):
         common = self._by_sizes("radius", n_units, n_features)
         radii = common[..., None] * (law["spread"].exp() * positions).exp()
         n_axes = n_features.clamp_max(int(TUNING.axes_share * n_units))
-        is_axis = torch.arange(n_units) < n_axes[..., None]
-        axes = law["axis"].exp() * torch.eye(width, n_units)
+        is_axis = torch.arange(n_units).to(n_axes) < n_axes[..., None]
+        axes = law["axis"].exp() * torch.eye(width, n_units).to(directions)
         return torch.where(
             is_axis[..., None, :], axes, directions * radii[..., None, :]
         )

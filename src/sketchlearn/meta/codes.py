@@ -29,6 +29,7 @@ from sketchlearn.decoders.autoencoders.directions import CodeDirections
 from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.networks import Network, export_tensors
+from sketchlearn.meta.problems import beside
 from sketchlearn.networks.forward import FrozenNetwork, part_of_tensors
 
 __all__ = ["TrainableCodes"]
@@ -77,12 +78,11 @@ class TrainableCodes(nn.Module):
         gain, biases, loadings = self._linear(known)
         core = loadings.mT @ loadings
         ridge = RIDGE * core.diagonal().mean()
-        solve = torch.linalg.solve(
-            core + ridge * torch.eye(len(core)), loadings.mT
-        ).mT  # (d, k)
+        unit = torch.eye(len(core)).to(core)
+        solve = torch.linalg.solve(core + ridge * unit, loadings.mT).mT  # (d, k)
         share = known.ones
         signs = torch.where(rows > 0.5, 0.5 / share, -0.5 / (1 - share))
-        codes = ((rows - _tensor(known.mean)) * gain) @ solve
+        codes = ((rows - self._tensor(known.mean)) * gain) @ solve
         logits, momentum = codes @ loadings.mT + biases, torch.zeros_like(codes)
         found = []
         for log_t, log_rate, beta, alpha in self.steps:
@@ -98,20 +98,21 @@ class TrainableCodes(nn.Module):
 
     def _linear(self, known: CodeDirections) -> tuple[Tensor, Tensor, Tensor]:
         """Gains and biases (d,), and loadings (d, k)."""
-        offset, log_gain = self.features(_tensor(known.feature_inputs())).unbind(1)
-        own, other = self.components(_tensor(known.component_inputs())).unbind(1)
+        tensor = self._tensor
+        offset, log_gain = self.features(tensor(known.feature_inputs())).unbind(1)
+        own, other = self.components(tensor(known.component_inputs())).unbind(1)
         gain = (self.scale + log_gain.clamp(-3, 3)).exp()
-        random = _tensor(random_directions(known.spread, len(own)))
-        mixed = _tensor(known.directions) * own.clamp(-6, 3).exp()
+        random = tensor(random_directions(known.spread, len(own)))
+        mixed = tensor(known.directions) * own.clamp(-6, 3).exp()
         mixed = mixed + random * other.clamp(-9, 3).exp()
-        biases = gain * (_tensor(known.mean) - known.threshold + OFFSETS * offset)
+        biases = gain * (tensor(known.mean) - known.threshold + OFFSETS * offset)
         return gain, biases, mixed * gain[:, None]
+
+    def _tensor(self, array: Any) -> Tensor:
+        plain = np.ascontiguousarray(array, np.float32)
+        return beside(self, torch.from_numpy(plain))
 
 
 def _thawed(frozen: CodeNetwork, prefix: str) -> Network:
     tensors = part_of_tensors(frozen.tensors, prefix)
     return Network.thaw(FrozenNetwork(frozen.spec.networks[prefix], tensors))
-
-
-def _tensor(array: Any) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array, np.float32))

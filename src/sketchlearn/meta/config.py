@@ -1,25 +1,31 @@
 """Settings of a training run, as values and as TOML files with presets.
 
+The configurations of what the package ships, and of the paper's networks, are files in
+its folder ``configs`` and are known by name.
+
 What a module or a problem does with its settings is not known here: unknown keys are
 refused where they would be used.
 """
 
 from __future__ import annotations
 
+import importlib.resources
 import math
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.resources.abc import Traversable
 from typing import Any, Literal, Self, final, get_args
 
-from sketchlearn.errors import ConfigError
+from sketchlearn.errors import ConfigError, MissingFileError
 from sketchlearn.files.durable import open_regular
 
 __all__ = [
     "DataConfig",
     "RunConfig",
     "TrainConfig",
+    "list_configs",
     "load_config",
     "refuse_unknown",
 ]
@@ -27,7 +33,11 @@ __all__ = [
 Optimizer = Literal["adam", "adamw", "radam"]
 Schedule = Literal["constant", "cosine", "linear"]
 
+CONFIGS: Traversable = importlib.resources.files("sketchlearn") / "configs"
+"""Folder of the configurations that come with the package."""
+
 _TABLES = ("data", "model", "problem", "train")
+_TOML = ".toml"
 
 
 @final
@@ -194,8 +204,23 @@ class RunConfig:
     """Settings of the problem, as its task understands them."""
 
 
+def list_configs() -> dict[str, tuple[str, ...]]:
+    """Configurations that come with the package, by name, with their presets.
+
+    Examples
+    --------
+    >>> list_configs()["pca-equivariant"]
+    ('cpu', 'paper', 'tiny')
+    """
+    files = sorted(file.name for file in CONFIGS.iterdir() if _TOML in file.name)
+    return {
+        name.removesuffix(_TOML): tuple(_presets(_read(name.removesuffix(_TOML))))
+        for name in files
+    }
+
+
 def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
-    """Read one preset of a TOML file.
+    """Read one preset of a configuration.
 
     The file has a key ``task``, tables ``[data]``, ``[model]``, ``[problem]`` and
     ``[train]`` for what all presets share, and for each preset tables such as
@@ -203,22 +228,18 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
 
     Parameters
     ----------
-    path : path
-        A TOML file.
+    path : str or path
+        A TOML file, or one of the names of :func:`list_configs`.
     preset : str
         Which preset, such as ``"cpu"`` or ``"paper"``.
+
+    Examples
+    --------
+    >>> load_config("pca-sqnet", "paper").train.learning_rate
+    3e-05
     """
-    name = os.fspath(path)
-    try:
-        with open_regular(name) as stream:
-            content = tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{name!r} is not a TOML file: {error}.") from error
-    presets = {
-        key: value
-        for key, value in content.items()
-        if isinstance(value, dict) and key not in _TABLES
-    }
+    name, content = os.fspath(path), _read(path)
+    presets = _presets(content)
     if preset not in presets:
         raise ConfigError(
             f"{name!r} has no preset {preset!r}; "
@@ -239,6 +260,34 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
         problem=problem,
         train=TrainConfig.from_dict(training),
     )
+
+
+def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file says, or a configuration of the package."""
+    name = os.fspath(source)
+    packaged = CONFIGS / f"{name}{_TOML}"
+    is_name = isinstance(source, str) and os.path.basename(name) == name
+    try:
+        if is_name and not name.endswith(_TOML) and packaged.is_file():
+            return tomllib.loads(packaged.read_text("utf-8"))
+        with open_regular(name) as stream:
+            return tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name!r} is not a TOML file: {error}.") from error
+    except MissingFileError as error:
+        raise MissingFileError(
+            f"there is no file {name!r}, and no such configuration in the package. It "
+            f"has: {', '.join(list_configs())}."
+        ) from error
+
+
+def _presets(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables that are none of those that all presets share."""
+    return {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, dict) and key not in _TABLES
+    }
 
 
 def refuse_unknown(settings: Mapping[str, Any], known: Any, where: str) -> None:

@@ -67,7 +67,7 @@ def with_network(
     Parameters
     ----------
     config : RunConfig
-        As in ``configs/frequency-sqnet.toml``: Query Network, sets and training. Its
+        Such as ``"frequency-sqnet"``: Query Network, sets and training. Its
         Query Network also gives depth and width of a non-linear Sketch Network.
     network : str
         One of ``CountNetwork``.

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.sqnet import TrainableSQNet
 
 __all__ = [
@@ -136,8 +136,7 @@ class CountProblem(AbstractProblem):
 
     def _predicted(self, model: nn.Module, batch: CountBatch) -> Tensor:
         assert isinstance(model, TrainableSQNet)
-        device = next(model.parameters()).device
-        inputs = batch.inputs.to(device).float()
+        inputs = beside(model, batch.inputs).float()
         if self.with_rows:
             return model.decode(model.sketch_sets(inputs, batch.sizes))
         return model.decode(model.sketch_means(inputs))

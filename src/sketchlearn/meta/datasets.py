@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.meta.manifest import MANIFEST, Split, find_folder
 
 __all__ = [
     "MetaDataset",
@@ -80,6 +81,15 @@ class MetaDataset:
         n_rows, n_features = table.shape
         return cls(name, n_rows, n_features, lambda: (table, given), real=real)
 
+    def announced(self, say: Callable[[str], object]) -> Self:
+        """The same dataset, which tells its name when it is read."""
+
+        def read() -> Arrays:
+            say(self.name)
+            return self.read()
+
+        return replace(self, read=read)
+
     @property
     def rows(self) -> NDArray[Any]:
         """All rows, shape (n_rows, n_features)."""
@@ -128,7 +138,7 @@ class MetaDataset:
 def load_folder(
     path: str | os.PathLike[str],
     *,
-    split: Literal["train", "test"] = "train",
+    split: Split = "train",
     real_only: bool = False,
 ) -> list[MetaDataset]:
     """The datasets of one split of a folder of Parquet files.
@@ -140,18 +150,15 @@ def load_folder(
     Parameters
     ----------
     path : path
-        The folder.
+        The folder, or its parent:
+        see :func:`~sketchlearn.meta.manifest.find_folder`.
     split : {"train", "test"}
         Which datasets. Weights must never be trained or chosen on ``"test"``.
     real_only : bool
         Leave out simulated data and stand-ins.
     """
-    folder = Path(path)
-    manifest = folder / "MANIFEST.json"
-    if not manifest.is_file():
-        raise MissingFileError(
-            f"there is no {str(manifest)!r}; give a folder that has a manifest."
-        )
+    folder = find_folder(path)
+    manifest = folder / MANIFEST
     entries = json.loads(manifest.read_text(encoding="utf-8"))["datasets"]
     found = [
         MetaDataset(

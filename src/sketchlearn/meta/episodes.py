@@ -21,7 +21,7 @@ from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.noise import simulate_release_noise
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 
 __all__ = ["AbstractRowTask", "EpisodeConfig", "Episodes", "RowProblem"]
 
@@ -212,8 +212,8 @@ class RowProblem(AbstractProblem):
 
     def _judge(self, model: nn.Module, batch: Episodes) -> tuple[Tensor, Tensor]:
         """Prediction and target, on the device of the module."""
-        device = next((weights.device for weights in model.parameters()), None)
-        support, query = batch.support.to(device), batch.query.to(device)
+        batch = beside(model, batch)
+        support, query = batch.support, batch.query
         if self.config.epsilon is None:
             return model(support), self.task.target(query)
         module = cast(_SketchModule, model)

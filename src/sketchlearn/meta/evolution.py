@@ -23,7 +23,7 @@ from sketchlearn.errors import ConfigError, import_extra
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 
 __all__ = ["EvolveResult", "SearchSpace", "evolve"]
 
@@ -192,7 +192,8 @@ class _Search:
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.start = nn.utils.parameters_to_vector(self.weights).detach().clone()
         rng = np.random.default_rng(config.seed)
-        self.batches = [problem.draw(rng) for _ in range(config.accumulate)]
+        drawn = [problem.draw(rng) for _ in range(config.accumulate)]
+        self.batches = beside(model, drawn)
         self.best_score, self.evaluations = math.inf, 0
         self.best_settings: dict[str, Setting] = {}
         self.best_weights: Tensor = self.start

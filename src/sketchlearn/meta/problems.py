@@ -7,13 +7,16 @@ only draw batches, lower a loss and compare scores.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from sketchlearn.meta.backend import Tensor, nn
+from sketchlearn.meta.backend import Tensor, nn, torch
 
-__all__ = ["AbstractProblem", "AbstractStagedProblem"]
+__all__ = ["AbstractProblem", "AbstractStagedProblem", "beside", "device_of"]
+
+Batch = TypeVar("Batch")
 
 
 class AbstractProblem(ABC):
@@ -29,7 +32,10 @@ class AbstractProblem(ABC):
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """Scalar to lower, differentiable in the weights of ``model``."""
+        """Scalar to lower, differentiable in the weights of ``model``.
+
+        The trainer has put the tensors of the batch on the device of the module.
+        """
 
     @abstractmethod
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -50,3 +56,40 @@ class AbstractStagedProblem(AbstractProblem):
     @abstractmethod
     def at_stage(self, stage: int) -> AbstractProblem | None:
         """The problem of a stage, the first being 0; None after the last."""
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the weights of a module are; the CPU for one without any."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def beside(model: nn.Module, batch: Batch) -> Batch:
+    """A batch with its tensors on the device of a module.
+
+    Tensors are found in tuples, lists, mappings and frozen dataclasses; all else stays
+    as it is.
+
+    Examples
+    --------
+    >>> beside(nn.Linear(1, 1, device="meta"), (torch.ones(2), "name"))[0].device
+    device(type='meta')
+    """
+    moved: Batch = _moved(batch, device_of(model))
+    return moved
+
+
+def _moved(part: Any, device: torch.device) -> Any:
+    if isinstance(part, Tensor):
+        return part.to(device)
+    if isinstance(part, dict):
+        return {name: _moved(value, device) for name, value in part.items()}
+    if isinstance(part, tuple) and hasattr(part, "_fields"):
+        return type(part)(*(_moved(value, device) for value in part))
+    if isinstance(part, list | tuple):
+        return type(part)(_moved(value, device) for value in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        values = {field.name: getattr(part, field.name) for field in fields(part)}
+        tensors = {n: v.to(device) for n, v in values.items() if isinstance(v, Tensor)}
+        return replace(part, **tensors) if tensors else part
+    return part

@@ -1,4 +1,4 @@
-"""What a training run tells: a line on a terminal, a JSONL log, a picture.
+"""What a training run tells: lines on a terminal, a JSONL log, a picture.
 
 Nothing here changes the run. The log has one JSON object per line, with an
 ``"event"`` each; the picture is drawn when matplotlib is installed.
@@ -16,11 +16,46 @@ from typing import Any, final
 
 from sketchlearn.errors import MissingExtraError, import_extra
 
-__all__ = ["Reporter", "draw_losses"]
+__all__ = ["ReadingLine", "Reporter", "draw_losses"]
 
 LOG_NAME = "log.jsonl"
 PICTURE_NAME = "loss.png"
 _SHOW_EVERY = 0.5
+
+
+@final
+class ReadingLine:
+    """Says which dataset is read: a run starts with reading them all.
+
+    On a terminal one line is renewed; elsewhere there is a line for the first.
+
+    Parameters
+    ----------
+    total : int
+        Datasets that will be read.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._read = total, 0
+        self._on_terminal = sys.stderr.isatty()
+        self._width = 0
+
+    def show(self, name: str) -> None:
+        """One more dataset is being read."""
+        self._read += 1
+        if self._on_terminal:
+            text = f"reading dataset {self._read} of {self._total}: {name}"
+            sys.stderr.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        elif self._read == 1:
+            sys.stderr.write(f"reading {self._total} datasets ...\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line, if there is one."""
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
 
 
 @final

@@ -19,7 +19,7 @@ from typing_extensions import override
 from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.conditional_autoencoder import TrainableAutoencoder
-from sketchlearn.meta.problems import AbstractStagedProblem
+from sketchlearn.meta.problems import AbstractStagedProblem, beside
 from sketchlearn.metrics import balanced_accuracy
 from sketchlearn.networks.forward import spec_from_dict
 
@@ -196,13 +196,12 @@ class ReconstructionProblem(AbstractStagedProblem):
 
     @override
     def loss(self, model: nn.Module, batch: ReconstructionEpisodes) -> Tensor:
-        batch = _on_device(batch, next(model.parameters()))
         return _cross_entropy(_logits(model, batch), batch)
 
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Cross entropy, which decides, and balanced accuracy on rows held out."""
-        batch = _on_device(self._validation, next(model.parameters()))
+        batch = beside(model, self._validation)
         logits = _logits(model, batch)
         share = (batch.support * batch.actual).sum((1, 2), keepdim=True) / (
             batch.actual.sum((1, 2), keepdim=True) * batch.support.shape[1]
@@ -258,11 +257,6 @@ class ReconstructionProblem(AbstractStagedProblem):
             return np.zeros(width, np.uint8)
         share = rng.uniform(*self.config.negated)
         return np.asarray(rng.random(width) < share, np.uint8)
-
-
-def _on_device(batch: ReconstructionEpisodes, weight: Tensor) -> ReconstructionEpisodes:
-    parts = (batch.support, batch.query, batch.actual)
-    return ReconstructionEpisodes(*(part.to(weight.device) for part in parts))
 
 
 def _logits(model: nn.Module, batch: ReconstructionEpisodes) -> Tensor:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from sketchlearn.errors import ConfigError
+from sketchlearn.errors import ConfigError, MissingFileError, TrainingError
+from sketchlearn.files.models import packaged_weights, read_index
+from sketchlearn.files.weights import Weights, holds_weights, load_weights
 from sketchlearn.meta.backend import Tensor, nn
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset, load_folder, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
+from sketchlearn.meta.paper_sets import paper_sets
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.progress import ReadingLine
 from sketchlearn.meta.tasks.base import Task, find_tasks
 from sketchlearn.meta.trainer import TrainResult, train
+from sketchlearn.registry import find_builders
 from sketchlearn.version import __version__
 
 __all__ = ["Run", "TrainedRun", "build_run", "load_datasets", "train_run"]
@@ -98,7 +104,8 @@ def _split(
     config: RunConfig, datasets: Sequence[MetaDataset]
 ) -> tuple[list[MetaDataset], list[MetaDataset]]:
     settings = config.data
-    unknown = sorted(set(settings.leave_out) - {data.name for data in datasets})
+    known = {data.name for data in datasets} | {one.name for one in paper_sets()}
+    unknown = sorted(set(settings.leave_out) - known)
     if unknown:
         raise ConfigError(
             f"cannot leave out {unknown[0]!r}: there is no such dataset. Correct "
@@ -109,7 +116,23 @@ def _split(
         for data in datasets
         if (data.real or not settings.real_only) and data.name not in settings.leave_out
     ]
-    return split_datasets(usable, settings.held_out, seed=settings.seed)
+    held_out = settings.held_out
+    if not isinstance(held_out, int | float):
+        names = {data.name for data in usable}
+        missing = [name for name in held_out if name not in names]
+        held_out = [name for name in held_out if name in names]
+        if missing and not held_out:
+            raise ConfigError(
+                f"cannot hold out {missing[0]!r} or any other set of held_out in "
+                "[data]: none is in the folder. Name some that are, or a fraction."
+            )
+        if missing:
+            warnings.warn(
+                f"not in the folder, and so not held out: {', '.join(missing)}.",
+                UserWarning,
+                stacklevel=3,
+            )
+    return split_datasets(usable, held_out, seed=settings.seed)
 
 
 def train_run(
@@ -124,8 +147,21 @@ def train_run(
 
     A search without gradients comes first where the task has one. It is a function of
     the configuration alone, so that a resumed training starts from the same model.
+    Which dataset is being read is said on the standard error stream.
+
+    Parameters
+    ----------
+    start_from : str, path or mapping, optional
+        As for ``train``, or weights of a finished training: a ``.safetensors`` file, or
+        the name of a model of the package. They must be of the same kind and sizes as
+        the configuration makes.
     """
-    run = build_run(config, datasets)
+    finished = _finished(start_from)
+    reading = ReadingLine(len(datasets))
+    run = build_run(config, [data.announced(reading.show) for data in datasets])
+    reading.close()
+    if finished is not None:
+        start_from = _thawed_state(run.model, finished)
     searched = None
     if run.task.search is not None:
         searched = run.task.search(run.model, run.problem, config.train)
@@ -138,6 +174,8 @@ def train_run(
         start_from=start_from,
     )
     card = _card(config, run, result)
+    if finished is not None:
+        card["started_from"] = {"model": finished.model, "checksum": finished.digest}
     if searched is not None:
         card["search"] = {
             "evaluations": searched.evaluations,
@@ -146,6 +184,44 @@ def train_run(
             "settings": dict(searched.settings),
         }
     return TrainedRun(run.model, card, result, searched)
+
+
+def _finished(source: Any) -> Weights | None:
+    """Weights of a finished training, if it is those that are named."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    if source in read_index():
+        return packaged_weights(os.fspath(source))
+    try:
+        return load_weights(source) if holds_weights(source) else None
+    except MissingFileError as error:
+        raise MissingFileError(
+            f"cannot start from {os.fspath(source)!r}: there is no such file, and it "
+            f"is none of the models: {', '.join(read_index())}."
+        ) from error
+
+
+def _thawed_state(model: Any, weights: Weights) -> Mapping[str, Tensor]:
+    """The state of a module of the same kind and sizes that has these weights."""
+    own = model.to_weights()
+    if weights.kind != own.kind:
+        raise TrainingError(
+            f"cannot start from weights of kind {weights.kind!r}: this configuration "
+            f"trains {own.kind!r}."
+        )
+    found = find_builders()[weights.kind].from_weights(weights)
+    frozen = getattr(found, "network", found)  # a decoder has its network inside
+    spec = frozen.to_weights().spec
+    different = [key for key in own.spec if spec.get(key) != own.spec[key]]
+    if different:
+        key = different[0]
+        raise TrainingError(
+            f"cannot start from these weights: their {key} is {spec.get(key)!r}, and "
+            f"this configuration makes {own.spec[key]!r}. Set [model] to the sizes of "
+            "the weights; sketchlearn inspect shows them."
+        )
+    state: Mapping[str, Tensor] = type(model).thaw(frozen).state_dict()
+    return state
 
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:

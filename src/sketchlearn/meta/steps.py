@@ -16,7 +16,7 @@ import numpy as np
 from sketchlearn.errors import TrainingError
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import TrainConfig
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 
 __all__ = ["GradientSteps", "copy_state", "load_state"]
 
@@ -98,7 +98,7 @@ class GradientSteps:
         self._optimizer.zero_grad()
         total, count = 0.0, self._config.accumulate
         for _ in range(count):
-            batch = self.problem.draw(rng)
+            batch = beside(self.model, self.problem.draw(rng))
             try:
                 loss = self.problem.loss(self.model, batch) / count
             except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

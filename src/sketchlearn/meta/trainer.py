@@ -106,7 +106,7 @@ def train(
         that has one is refused.
     start_from : path or mapping, optional
         Fine-tune these weights: the best of a checkpoint, or a state dictionary such
-        as ``SQNet.load(path).state_dict()``. A resumed run ignores it.
+        as ``TrainableSQNet.thaw(net).state_dict()``. A resumed run ignores it.
 
     Examples
     --------

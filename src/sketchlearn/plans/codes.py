@@ -7,6 +7,7 @@ is the sketch of all rows.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from functools import cache, reduce
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.autoencoders.base import AbstractAutoencoder
+from sketchlearn.decoders.autoencoders.code_network import CodeNetwork
 from sketchlearn.decoders.autoencoders.conditional import ConditionalAutoencoder
 from sketchlearn.decoders.autoencoders.directions import ClassMeans, CodeDirections
 from sketchlearn.decoders.autoencoders.linear import LinearAutoencoder
@@ -27,13 +29,15 @@ from sketchlearn.decoders.moments.verdicts import left_out_features, require_dir
 from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError, TooNoisy
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.files.models import is_file_name
 from sketchlearn.plans.moments import moment_decoder, plan_second_moments
 from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
-from sketchlearn.registry import load_model
+from sketchlearn.registry import load_model, load_own_model
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
     "CODE_DECODERS",
+    "code_method",
     "decode_codes",
     "merged_classes",
     "plan_codes",
@@ -41,6 +45,7 @@ __all__ = [
 ]
 
 Array: TypeAlias = NDArray[np.float64]
+Choice: TypeAlias = str | os.PathLike[str]
 
 CODE_DECODERS = ("learned", "pca", "network")
 
@@ -51,8 +56,28 @@ CONDITIONAL = "autoencoder-ms"
 """Model behind ``decoder="network"``: the paper's."""
 
 
+_OWN = {
+    CodeNetwork.weights_kind: "learned",
+    ConditionalAutoencoder.weights_kind: "network",
+}
+"""What weights of your own are used as, by their kind."""
+
+
+def code_method(decoder: Choice) -> str:
+    """One of ``CODE_DECODERS``: the one that is named, or that a file has weights of.
+
+    Examples
+    --------
+    >>> code_method("pca")
+    'pca'
+    """
+    if not is_file_name(decoder):
+        return os.fspath(decoder)
+    return _OWN[_model(decoder, "").weights_kind]
+
+
 def plan_codes(
-    decoder: str,
+    decoder: Choice,
     n_features: int,
     *,
     sketch_size: int | Literal["auto"] = "auto",
@@ -62,7 +87,7 @@ def plan_codes(
 
     Parameters
     ----------
-    decoder : {"learned", "pca", "network"}
+    decoder : {"learned", "pca", "network"} or path
         What the sketch is for: the first two take the same sketches.
     n_features : int
         Entries of a row.
@@ -70,13 +95,13 @@ def plan_codes(
         Numbers beside means, as for PCA; "network" has a size of its own.
     seed : int
     """
-    if decoder == "network":
+    if code_method(decoder) == "network":
         if sketch_size != "auto":
             raise FeatureMapError(
-                f"decoder='network' has a sketch of its own size; got sketch_size="
-                f"{sketch_size}. Leave it at 'auto'."
+                f"decoder={str(decoder)!r} has a sketch of its own size; got "
+                f"sketch_size={sketch_size}. Leave it at 'auto'."
             )
-        own: AbstractFeatureMap = _model(CONDITIONAL).feature_map(n_features)
+        own: AbstractFeatureMap = _model(decoder, CONDITIONAL).feature_map(n_features)
         return own
     return plan_second_moments(
         n_features=n_features,
@@ -89,7 +114,7 @@ def plan_codes(
 
 
 def decode_codes(
-    decoder: str,
+    decoder: Choice,
     sketch: Sketch | PrivateSketch,
     n_components: int,
     classes: Mapping[Any, Sketch | PrivateSketch] | None = None,
@@ -98,7 +123,7 @@ def decode_codes(
 
     Parameters
     ----------
-    decoder : {"learned", "pca", "network"}
+    decoder : {"learned", "pca", "network"} or path
         How.
     sketch : Sketch or PrivateSketch
         Made with a map of :func:`plan_codes`.
@@ -107,10 +132,11 @@ def decode_codes(
     classes : mapping, optional
         Sketches of classes, of which ``sketch`` is the sum.
     """
-    if decoder == "network":
-        return _conditional(sketch, n_components, classes), None
+    method = code_method(decoder)
+    if method == "network":
+        return _conditional(decoder, sketch, n_components, classes), None
     require_binary(sketch)
-    name = "learned" if decoder == "learned" else "nystrom"
+    name = "learned" if method == "learned" else "nystrom"
     moments = moment_decoder(name, sketch, rounds_rows=False).decode(sketch).params
     try:
         require_directions(moments)
@@ -125,17 +151,20 @@ def decode_codes(
     known = CodeDirections.of_moments(moments, n_components, means)
     part, _ = second_moment_part(sketch.feature_map)
     said = left_out_features(moments, part, standardize=False)
-    if decoder == "pca":
+    if method == "pca":
         seen = None if moments.noise else _unresolved(known)
         return LinearAutoencoder(known), said or seen
-    return _model(LEARNED_CODES).adapted(known), said
+    return _model(decoder, LEARNED_CODES).adapted(known), said
 
 
 def with_own_map(
-    decoder: str, sketch: Sketch | PrivateSketch
+    decoder: Choice, sketch: Sketch | PrivateSketch
 ) -> Sketch | PrivateSketch:
     """A sketch with its map, where a file of it cannot hold the weights of the map."""
-    if decoder != "network" or not 1 <= sketch.features.n_features <= _widest():
+    if code_method(decoder) != "network":
+        return sketch
+    widest = _model(decoder, CONDITIONAL).spec.n_features
+    if not 1 <= sketch.features.n_features <= widest:
         return sketch
     own = plan_codes(decoder, sketch.features.n_features)
     return sketch.with_map(own) if sketch.features == own.spec else sketch
@@ -157,16 +186,17 @@ def merged_classes(
 
 
 def _conditional(
+    decoder: Choice,
     sketch: Sketch | PrivateSketch,
     n_components: int,
     classes: Mapping[Any, Sketch | PrivateSketch] | None,
 ) -> AbstractAutoencoder:
     """The paper's networks, adapted to a dataset or to each of its classes."""
-    network: ConditionalAutoencoder = _model(CONDITIONAL)
+    network: ConditionalAutoencoder = _model(decoder, CONDITIONAL)
     d, wanted = sketch.feature_map.n_features, network.spec.n_components
     if n_components != min(wanted, d):
         raise FeatureMapError(
-            f"decoder='network' has codes of {wanted} numbers; got n_components="
+            f"decoder={str(decoder)!r} has codes of {wanted} numbers; got n_components="
             f"{n_components}. Pass n_components={wanted}, or another decoder."
         )
     if classes is None:
@@ -214,11 +244,13 @@ def _class_means(
     return ClassMeans(np.stack(means), shares / shares.sum())
 
 
-def _widest() -> int:
-    """Most entries of a row that the paper's networks take."""
-    return int(_model(CONDITIONAL).spec.n_features)
+def _model(decoder: Choice, packaged: str) -> Any:
+    """The model of a file, or else one of the package."""
+    if is_file_name(decoder):
+        return load_own_model(decoder, _OWN)
+    return _packaged_model(packaged)
 
 
 @cache
-def _model(name: str) -> Any:
+def _packaged_model(name: str) -> Any:
     return load_model(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from sketchlearn.arithmetic.elementary import ceil_log2
 from sketchlearn.decoders.base import AbstractDecoder
 from sketchlearn.decoders.moments.centring import second_moment_part
+from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.verdicts import MANY_COLUMNS
@@ -21,8 +23,9 @@ from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.cross_moments import CrossMomentFeatures, omega_bits
 from sketchlearn.features.moments import FINE_BITS, ROW_BITS, MomentFeatures
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.files.models import is_file_name
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.registry import load_model
+from sketchlearn.registry import load_model, load_own_model
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "beside_scaling",
     "moment_decoder",
     "plan_second_moments",
+    "require_moment_decoder",
 ]
 
 LEARNED = "pca-equivariant"
@@ -295,18 +299,31 @@ def _most_important(
 
 
 def moment_decoder(
-    name: str, sketch: Sketch | PrivateSketch, **options: bool
+    name: str | os.PathLike[str], sketch: Sketch | PrivateSketch, **options: bool
 ) -> AbstractDecoder[Moments]:
     """The decoder an estimator's ``decoder`` names, for a sketch of second moments.
 
-    A sketch that holds all of them needs no learned decoder. Options as for
+    A sketch that holds all of them needs no learned decoder. A path is that of weights
+    like those of ``LEARNED``. Options as for
     :class:`~sketchlearn.decoders.moments.base.AbstractMomentDecoder`.
     """
     part, _ = second_moment_part(sketch.feature_map)
     if name == "nystrom" or not part.is_compressed:
         return NystromDecoder(**options)  # type: ignore[arg-type]
-    learned: AbstractDecoder[Moments] = replace(_learned_decoder(), **options)
+    own = is_file_name(name)
+    model = _own_decoder(name) if own else _learned_decoder()
+    learned: AbstractDecoder[Moments] = replace(model, **options)
     return learned
+
+
+def require_moment_decoder(name: str | os.PathLike[str]) -> None:
+    """Refuse a file that is no such decoder, before a row is read."""
+    if is_file_name(name):
+        _own_decoder(name)
+
+
+def _own_decoder(path: str | os.PathLike[str]) -> Any:
+    return load_own_model(path, [EquivariantDecoder.weights_kind])
 
 
 @cache

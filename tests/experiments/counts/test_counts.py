@@ -54,8 +54,6 @@ from sketchlearn.sqnet import SQNet
 from sketchlearn.sqnet_spec import SQNetSpec
 
 LAW = ZipfLaw(1.0, 1.0, 20)
-PAPER = ["MNIST", "human", "dogs", "heart", "average"]
-PRINTED = {"CS": [0.06, 0.1, 0.2, 0.01, 0.09], "SQ (f)": [3e-4, 2e-3, 8e-3, 3e-5, 1e-3]}
 WIDTHS = {"heart": (4, True, "test"), "dogstrain15": (130, False, "test")}
 WIDTHS |= {"adult": (6, True, "train"), "diabetes": (3, True, "test")}
 
@@ -74,12 +72,6 @@ def folder(tmp_path):
         entries.append({**entry, "features": width, "real": real, "kind": "tabular"})
     manifest = json.dumps({"datasets": entries})
     (tmp_path / "data" / "MANIFEST.json").write_text(manifest)
-    (tmp_path / "paper").mkdir()
-    table = {"columns": PAPER, "rows": PRINTED}
-    seconds = {"train_s": {"RFQ": 500.0}, "test_s": {"CM": 0.0005}, "device": "GPU"}
-    content = {"frequency_mse": table, "membership_mse": table}
-    tables = json.dumps({**content, "frequency_seconds": seconds})
-    (tmp_path / "paper" / "tables.json").write_text(tables)
     return tmp_path
 
 
@@ -335,7 +327,7 @@ def test_the_table_of_datasets_has_what_the_paper_prints_and_says_what_is_simula
     folder,
 ):
     sets = load_binary_sets(folder, ["dogstrain15", "heart"])
-    printed = printed_errors(folder, FREQUENCIES)
+    printed = printed_errors(FREQUENCIES)
     assert printed["CS"]["dogstrain15"] == 0.2
     found = evaluate_datasets(
         FREQUENCIES, sets, ("zeros", "cm-fixed"), n_sets=6, printed=printed
@@ -352,16 +344,9 @@ def test_the_table_of_datasets_has_what_the_paper_prints_and_says_what_is_simula
         assert found.errors["zeros"][20][data.name] == pytest.approx(value)
 
 
-def test_a_folder_without_the_paper_has_no_printed_values(tmp_path):
-    assert printed_errors(tmp_path, FREQUENCIES) == {}
-    seconds = measure_seconds(FREQUENCIES, ["cm-fixed"], folder=tmp_path, n_sets=2)
+def test_times_are_beside_those_of_the_paper():
+    seconds = measure_seconds(FREQUENCIES, ["zeros", "cm-fixed"], n_sets=2)
     assert "~" in seconds_table(seconds)
-
-
-def test_times_are_beside_those_of_the_paper(folder):
-    seconds = measure_seconds(
-        FREQUENCIES, ["zeros", "cm-fixed"], folder=folder, n_sets=2
-    )
     line = seconds_table(seconds).splitlines()[-1]
     assert line.startswith(COUNT_METHODS["cm-fixed"])
     assert line.split()[-1] == "5.0e-04"
@@ -394,4 +379,5 @@ def test_a_quick_plan_writes_tables_and_figures(task, folder):
     assert "packed" in written["datasets"]["errors"]
     assert "skipped SQNet, linear: no weights of 100 numbers" in first.stdout
     assert written["datasets"]["marks"] == {"dogstrain15": "simulated"}
+    assert written["missing_sets"] == []
     assert run(*command).exit_code == 1

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+import sketchlearn
 from sketchlearn.decoders.autoencoders.conditional_spec import ConditionalSpec
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.runs import build_run, train_run
 
-CONFIG = Path(__file__).parents[3] / "configs" / "autoencoder-sqnet.toml"
+CONFIG = Path(sketchlearn.__file__).parent / "configs" / "autoencoder-sqnet.toml"
 RNG = np.random.default_rng(0)
 DATASETS = [
     MetaDataset.from_arrays(name, (RNG.random((60, 20)) < 0.3).astype(np.uint8))

@@ -168,6 +168,17 @@ def test_shares_choose_the_kinds_and_unknown_kinds_are_refused():
         CorrelationProblem([image], [], replace(PLAIN, shares={"sound": 1.0}))
 
 
+def test_a_kind_that_the_folder_lacks_leaves_its_share_to_the_others():
+    image = replace(alike("a", 30, 0.5), kind="image")
+    config = replace(PLAIN, shares={"image": 0.2, "genotype": 0.8})
+    with pytest.warns(UserWarning, match="no dataset of the folder is genotype"):
+        problem = CorrelationProblem([image], [], config)
+    matrices = problem.draw(np.random.default_rng(0)).matrices
+    assert np.abs(off_diagonal(matrices.numpy()) - 0.5).max() < 1e-4
+    with pytest.raises(ConfigError, match="no dataset is of kind 'genotype'"):
+        CorrelationProblem([image], [], replace(PLAIN, shares={"genotype": 1.0}))
+
+
 ORDERED = replace(SETTINGS, shuffled=0.0, augment=0.0, flips=0.0, uneven=0.0)
 
 

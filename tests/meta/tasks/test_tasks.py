@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sketchlearn
 from contracts import check_task
 from sketchlearn.meta.config import load_config
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.tasks.base import find_tasks
 
-CONFIGS = sorted((Path(__file__).parents[3] / "configs").glob("*.toml"))
+CONFIGS = sorted((Path(sketchlearn.__file__).parent / "configs").glob("*.toml"))
 
 
 def dataset(name, seed):

@@ -123,7 +123,7 @@ def missing_weights(name: str, weights: str | None = None) -> str | None:
         return None
     return (
         f"no weights {_MODELS[name]!r} in the package; train them with "
-        "configs/autoencoder-sqnet.toml and pass their folder (--weights)"
+        "sketchlearn train autoencoder-sqnet and pass their folder (--weights)"
     )
 
 

@@ -30,6 +30,7 @@ from sketchlearn.experiments.autoencoder.methods import (
 from sketchlearn.experiments.autoencoder.results import AutoencoderResults
 from sketchlearn.experiments.autoencoder.row_counts import evaluate_row_counts
 from sketchlearn.experiments.autoencoder.sets import (
+    LETTERS,
     ReconstructionSet,
     load_reconstruction_sets,
     printed_accuracies,
@@ -103,8 +104,7 @@ def reproduce_autoencoder(
     Parameters
     ----------
     data : path
-        Holds ``data/MANIFEST.json`` and, for the printed values beside ours,
-        ``paper/tables.json``.
+        Holds ``MANIFEST.json``.
     output : path
         Folder to write into; made if it does not exist.
     plan : AutoencoderPlan
@@ -118,7 +118,7 @@ def reproduce_autoencoder(
     sets = load_reconstruction_sets(data, plan.datasets, test_rows=plan.test_rows)
     if not sets:
         raise RowsError("the folder has none of the sets of this table.")
-    results = _evaluate(data, sets, plan, weights, say)
+    results = _evaluate(sets, plan, weights, say)
     tables = results.show()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,14 +130,13 @@ def reproduce_autoencoder(
 
 
 def _evaluate(
-    data: str | os.PathLike[str],
     sets: Sequence[ReconstructionSet],
     plan: AutoencoderPlan,
     weights: str | None,
     say: Say,
 ) -> AutoencoderResults:
     specific = SpecificAutoencoders(specific_config(plan.seconds), say)
-    printed = printed_accuracies(data)
+    printed = printed_accuracies()
     drawn = [name for name in DRIFTING if name in plan.methods]
     accuracies = evaluate_accuracies(
         sets, plan.methods, specific, printed=printed, weights=weights, say=say
@@ -190,6 +189,7 @@ EXPERIMENT = Experiment(
     name="autoencoder",
     summary="Autoencoders of zeros and ones: every method on the sets of the paper.",
     quick="Two sets, two sketches of few rows, five seconds of training.",
+    sets=lambda: LETTERS,
     plan=AutoencoderPlan,
     run=reproduce_autoencoder,
     options=(

@@ -178,12 +178,12 @@ def load_reconstruction_sets(
     *,
     test_rows: int | None = None,
 ) -> list[ReconstructionSet]:
-    """Those of the paper's datasets that ``folder/data`` has, the human one twice.
+    """Those of the paper's datasets that a folder has, the human one twice.
 
     Parameters
     ----------
     folder : path
-        Holds ``data/MANIFEST.json`` and the files it names.
+        Holds ``MANIFEST.json`` and the files it names.
     names : collection of str, optional
         Only these of :data:`LETTERS`; all by default.
     test_rows : int, optional
@@ -198,13 +198,13 @@ def load_reconstruction_sets(
     return sets
 
 
-def printed_accuracies(folder: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+def printed_accuracies() -> dict[str, dict[str, float]]:
     """What the paper prints, by its rows and our names of datasets.
 
     The paper does not say how it codes alleles: its one human column stands beside both
     of ours.
     """
-    found = printed_table(folder, "autoencoder_balanced_accuracy", _PRINTED)
+    found = printed_table("autoencoder_balanced_accuracy", _PRINTED)
     return {
         row: {**values, FLIPPED: values[_HUMAN]} if _HUMAN in values else values
         for row, values in found.items()

@@ -30,6 +30,7 @@ from sketchlearn.experiments.counts.search import TableSearch, search_tables
 from sketchlearn.experiments.counts.sets import (
     FREQUENCIES,
     MEMBERSHIPS,
+    PAPER_COLUMNS,
     CountTask,
     load_binary_sets,
     printed_errors,
@@ -66,8 +67,7 @@ def reproduce_counts(
     task : CountTask
         What is asked of sketches.
     data : path
-        Holds ``data/MANIFEST.json`` and, for the printed values beside ours,
-        ``paper/tables.json``.
+        Holds ``MANIFEST.json``.
     output : path
         Folder to write into; made if it does not exist.
     plan : CountsPlan
@@ -113,12 +113,12 @@ def _evaluate(
     tuning = tuning_config(plan.fine_tune) if plan.fine_tune else None
     found = evaluate_datasets(
         task, sets, plan.methods,
-        networks=networks, size=size, printed=printed_errors(data, task),
+        networks=networks, size=size, printed=printed_errors(task),
         n_sets=n_sets, slow_sets=slow_sets, fine_tune=tuning, say=say,
     )  # fmt: skip
     seconds = measure_seconds(
         task, plan.methods,
-        folder=data, networks=networks, size=size, n_sets=n_sets, slow_sets=slow_sets,
+        networks=networks, size=size, n_sets=n_sets, slow_sets=slow_sets,
     )  # fmt: skip
     compared = partial(evaluate_networks, task, networks, n_sets=slow_sets)
     return CountsResults(
@@ -213,6 +213,7 @@ FREQUENCY_EXPERIMENT = Experiment(
     name="frequency",
     summary="Item frequencies: every method on Zipf sets and on datasets.",
     quick=_QUICK,
+    sets=lambda: PAPER_COLUMNS,
     plan=CountsPlans(FREQUENCIES),
     run=partial(reproduce_counts, FREQUENCIES),
     options=(_WEIGHTS, _FINE_TUNE),
@@ -222,6 +223,7 @@ MEMBERSHIP_EXPERIMENT = Experiment(
     name="membership",
     summary="Which items rows hold: every method on Zipf sets and on datasets.",
     quick=_QUICK,
+    sets=lambda: PAPER_COLUMNS,
     plan=CountsPlans(MEMBERSHIPS),
     run=partial(reproduce_counts, MEMBERSHIPS),
     options=(_WEIGHTS, _FINE_TUNE),

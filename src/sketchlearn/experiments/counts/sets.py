@@ -239,12 +239,12 @@ class BinarySet:
 def load_binary_sets(
     folder: str | os.PathLike[str], names: Collection[str] | None = None
 ) -> list[BinarySet]:
-    """Those of the paper's datasets that ``folder/data`` has, in the paper's order.
+    """Those of the paper's datasets that a folder has, in the paper's order.
 
     Parameters
     ----------
     folder : path
-        Holds ``data/MANIFEST.json`` and the files it names.
+        Holds ``MANIFEST.json`` and the files it names.
     names : collection of str, optional
         Only these of :data:`PAPER_COLUMNS`; all by default.
     """
@@ -260,11 +260,6 @@ def _halves(data: MetaDataset, split: str) -> BinarySet:
     return BinarySet(data.name, training, rows, mark_of(data), split)
 
 
-def printed_errors(
-    folder: str | os.PathLike[str], task: CountTask
-) -> dict[str, dict[str, float]]:
-    """What the paper prints, by its methods and our names of datasets.
-
-    Empty if ``folder/paper/tables.json`` does not exist or lacks the table.
-    """
-    return printed_table(folder, task.printed, PAPER_COLUMNS)
+def printed_errors(task: CountTask) -> dict[str, dict[str, float]]:
+    """What the paper prints, by its methods and our names of datasets."""
+    return printed_table(task.printed, PAPER_COLUMNS)

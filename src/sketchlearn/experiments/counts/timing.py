@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import final
 
 from sketchlearn.experiments.counts.methods import (
@@ -24,6 +21,7 @@ from sketchlearn.experiments.counts.sets import (
     CountTask,
     draw_zipf_batch,
 )
+from sketchlearn.experiments.protocol import read_printed
 from sketchlearn.report import Cell, format_table
 
 __all__ = ["BatchSeconds", "measure_seconds", "seconds_table"]
@@ -64,7 +62,6 @@ def measure_seconds(
     task: CountTask,
     methods: Sequence[str],
     *,
-    folder: str | os.PathLike[str],
     networks: TrainedNetworks = NO_NETWORKS,
     size: int = 100,
     n_sets: int = BATCH_SETS,
@@ -78,8 +75,6 @@ def measure_seconds(
         What is asked.
     methods : sequence of str
         Of :data:`~sketchlearn.experiments.counts.methods.COUNT_METHODS`.
-    folder : path
-        May hold ``paper/tables.json``.
     networks : TrainedNetworks
         Where methods that are networks are taken from; others are left out.
     size : int
@@ -105,9 +100,7 @@ def measure_seconds(
         test[name] = seconds * BATCH_SETS / len(some.counts)
         if len(some.counts) < BATCH_SETS:
             scaled.append(name)
-    path = Path(folder, "paper", "tables.json")
-    tables = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return BatchSeconds(test, tuple(scaled), train, tables.get(_TIMES, {}))
+    return BatchSeconds(test, tuple(scaled), train, read_printed(_TIMES))
 
 
 def seconds_table(found: BatchSeconds) -> str:

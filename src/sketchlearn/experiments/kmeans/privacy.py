@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal, final
 
 import numpy as np
@@ -49,6 +48,7 @@ __all__ = [
     "CKM",
     "PRIVATE",
     "PRIVATE_SIZES",
+    "PUBLIC_TWIN",
     "PrivateRatios",
     "measure_private_ratios",
 ]
@@ -99,8 +99,8 @@ def measure_private_ratios(
     say : callable
         Receives lines of progress.
     """
-    data = ClusterSet(PRIVATE, _read(Path(folder, "data"), PRIVATE, "test"))
-    public = _read(Path(folder, "data"), PUBLIC_TWIN, "train")
+    data = ClusterSet(PRIVATE, _read(folder, PRIVATE, "test"))
+    public = _read(folder, PUBLIC_TWIN, "train")
     sessions: dict[str, Callable[[int], _AbstractSession]] = {
         "1 round": partial(_Rounds, data, public, rounds=1),
         "2 rounds": partial(_Rounds, data, public, rounds=2),
@@ -221,10 +221,10 @@ def _release(
 
 
 def _read(
-    folder: Path, name: str, split: Literal["train", "test"]
+    folder: str | os.PathLike[str], name: str, split: Literal["train", "test"]
 ) -> NDArray[np.float64]:
     for data in load_folder(folder, split=split):
         if data.name == name:
             rows = data.rows[:, random_features(data)].astype(np.float64)
             return np.asarray(rows / _BRIGHTEST)
-    raise RowsError(f"{str(folder)!r} has no set {name!r} in its split {split!r}.")
+    raise RowsError(f"the folder has no set {name!r} in its split {split!r}.")

@@ -32,6 +32,7 @@ from sketchlearn.experiments.kmeans.methods import (
 )
 from sketchlearn.experiments.kmeans.privacy import (
     PRIVATE,
+    PUBLIC_TWIN,
     PrivateRatios,
     measure_private_ratios,
 )
@@ -42,7 +43,8 @@ from sketchlearn.experiments.kmeans.timing import (
     TimingCurves,
     measure_times,
 )
-from sketchlearn.experiments.protocol import EPSILONS, require_plan
+from sketchlearn.experiments.protocol import EPSILONS, paper_test_sets, require_plan
+from sketchlearn.meta.manifest import list_folder
 from sketchlearn.report import Cell, format_table, require_plots
 from sketchlearn.version import __version__
 
@@ -138,7 +140,7 @@ def reproduce_kmeans(
     Parameters
     ----------
     data : path
-        Holds ``data/MANIFEST.json``.
+        Holds ``MANIFEST.json``.
     output : path
         Folder to write into; made if it does not exist.
     plan : KMeansPlan
@@ -162,6 +164,7 @@ def reproduce_kmeans(
         plan.counts, methods=timed, sketch_size=plan.timed_size, say=say
     )
     has_private = plan.privacy and any(one.name == PRIVATE for one in sets)
+    has_private = has_private and PUBLIC_TWIN in list_folder(data)
     private = measure_private_ratios(data, say=say) if has_private else None
     tables = show_clusterings(results, times, private)
     folder.mkdir(parents=True, exist_ok=True)
@@ -225,6 +228,7 @@ EXPERIMENT = Experiment(
     name="kmeans",
     summary="k-means: inertia over Lloyd's of every method on the real test sets.",
     quick="One set, one size, few rows.",
+    sets=paper_test_sets,
     plan=KMeansPlan,
     run=reproduce_kmeans,
     options=(

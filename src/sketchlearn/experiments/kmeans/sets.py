@@ -77,12 +77,12 @@ def inertia(rows: NDArray[np.floating], centers: NDArray[np.floating]) -> float:
 def load_cluster_sets(
     folder: str | os.PathLike[str], names: Collection[str] | None = None
 ) -> list[ClusterSet]:
-    """Real test sets of ``folder/data``, the fewest features first.
+    """Real test sets of a folder, the fewest features first.
 
     Parameters
     ----------
     folder : path
-        Holds ``data/MANIFEST.json`` and the files it names.
+        Holds ``MANIFEST.json`` and the files it names.
     names : collection of str, optional
         Only these; all by default.
     """

@@ -17,7 +17,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypedDict, final
 
 import numpy as np
@@ -110,8 +109,8 @@ def measure_privacy(
     n_releases : int
         Releases to take the mean of. They are seeded, so nothing here is private.
     """
-    rows = _read(Path(folder, "data"), name, "test")
-    public = _read(Path(folder, "data"), PUBLIC_TWINS[name], "train")
+    rows = _read(folder, name, "test")
+    public = _read(folder, PUBLIC_TWINS[name], "train")
     moment, bounds = np.cov(rows.T, bias=True), _public_bounds(public)
     lre: dict[str, dict[int, list[float]]] = {setting: {} for setting in SETTINGS}
     norm_bounds = {}
@@ -163,12 +162,12 @@ def _noisy_lre(
 
 
 def _read(
-    folder: Path, name: str, split: Literal["train", "test"]
+    folder: str | os.PathLike[str], name: str, split: Literal["train", "test"]
 ) -> NDArray[np.float64]:
     for data in load_folder(folder, split=split):
         if data.name == name:
             return data.rows[:, random_features(data)].astype(np.float64)
-    raise RowsError(f"{str(folder)!r} has no set {name!r} in its split {split!r}.")
+    raise RowsError(f"the folder has no set {name!r} in its split {split!r}.")
 
 
 def _public_bounds(public: NDArray[np.float64]) -> tuple[ArrayLike, ArrayLike]:

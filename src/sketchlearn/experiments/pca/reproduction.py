@@ -46,8 +46,9 @@ from sketchlearn.experiments.pca.sets import (
     printed_errors,
 )
 from sketchlearn.experiments.pca.training import train_networks
-from sketchlearn.experiments.protocol import require_plan
+from sketchlearn.experiments.protocol import paper_test_sets, require_plan
 from sketchlearn.meta.config import load_config
+from sketchlearn.meta.manifest import list_folder
 from sketchlearn.report import require_plots
 from sketchlearn.version import __version__
 
@@ -110,8 +111,7 @@ def reproduce_pca(
     Parameters
     ----------
     data : path
-        Holds ``data/MANIFEST.json`` and, for the printed values beside ours,
-        ``paper/tables.json``.
+        Holds ``MANIFEST.json``.
     output : path
         Folder to write into; made if it does not exist.
     plan : PCAPlan
@@ -130,14 +130,13 @@ def reproduce_pca(
         methods,
         sizes=plan.sizes,
         n_seeds=plan.n_seeds,
-        printed=printed_errors(data, plan.sizes),
+        printed=printed_errors(plan.sizes),
         say=say,
     )
     curves = []
-    private = (
-        [one.name for one in sets if one.name in PUBLIC_TWINS] if plan.privacy else []
-    )
-    for name in private:
+    listed = list_folder(data)
+    private = [one.name for one in sets if PUBLIC_TWINS.get(one.name) in listed]
+    for name in private if plan.privacy else []:
         say(f"private sketches of {name} ...")
         curves.append(measure_privacy(data, name))
     folder.mkdir(parents=True, exist_ok=True)
@@ -252,6 +251,7 @@ EXPERIMENT = Experiment(
     name="pca",
     summary="PCA and ridge regression: every method on the test sets of a folder.",
     quick="Two sets, two sizes, one sketch.",
+    sets=paper_test_sets,
     plan=PCAPlan,
     run=_train_and_reproduce,
     options=(
@@ -264,7 +264,7 @@ EXPERIMENT = Experiment(
         click.Option(
             ["--shuffled"], is_flag=True, help="Put the features in random order."
         ),
-        click.Option(["--config"], default="configs/pca-sqnet.toml", show_default=True),
+        click.Option(["--config"], default="pca-sqnet", show_default=True),
         click.Option(
             ["--preset"], default="cpu", show_default=True, help="Table of CONFIG."
         ),

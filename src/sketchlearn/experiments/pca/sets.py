@@ -7,13 +7,11 @@ padding with zeros. Nothing is trained or chosen here.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -23,6 +21,7 @@ from sketchlearn.errors import RowsError
 from sketchlearn.experiments.protocol import (
     N_FEATURES,
     random_features,
+    read_printed,
     select_test_sets,
     shuffled_features,
 )
@@ -163,12 +162,12 @@ def load_sets(
     *,
     shuffled: bool = False,
 ) -> list[EvaluationSet]:
-    """Test sets of ``folder/data``, by name.
+    """Test sets of a folder, by name.
 
     Parameters
     ----------
     folder : path
-        Holds ``data/MANIFEST.json`` and the files it names.
+        Holds ``MANIFEST.json`` and the files it names.
     names : collection of str, optional
         Only these; all by default.
     shuffled : bool
@@ -178,18 +177,12 @@ def load_sets(
     return [_standardised(data, shuffled) for data in select_test_sets(folder, names)]
 
 
-def printed_errors(
-    folder: str | os.PathLike[str], sizes: Sequence[int]
-) -> dict[str, dict[int, float]]:
+def printed_errors(sizes: Sequence[int]) -> dict[str, dict[int, float]]:
     """LRE of the paper's SQNet as printed, against its own largest sketch.
 
-    By dataset and sketch size, for the sizes that the paper has. Empty if
-    ``folder/paper/tables.json`` does not exist.
+    By dataset and sketch size, for the sizes that the paper has.
     """
-    path = Path(folder, "paper", "tables.json")
-    if not path.is_file():
-        return {}
-    table = json.loads(path.read_text("utf-8"))["pca_reconstruction_error"]
+    table = read_printed("pca_reconstruction_error")
     places = {
         size: place for place, size in enumerate(table["sketch_sizes"]) if size in sizes
     }

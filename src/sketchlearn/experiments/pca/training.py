@@ -35,9 +35,9 @@ def train_networks(
     Parameters
     ----------
     config : RunConfig
-        As in ``configs/pca-sqnet.toml``; its sketch size is replaced.
+        That of ``"pca-sqnet"``; its sketch size is replaced.
     data : path
-        Holds ``data/MANIFEST.json``.
+        Holds ``MANIFEST.json``.
     weights : path
         Where to put ``pca-sqnet.safetensors``, or ``pca-sqnet-{size}.safetensors`` of
         networks of one size; made if it does not exist.
@@ -55,7 +55,7 @@ def train_networks(
     runs = importlib.import_module("sketchlearn.meta.runs")
     folder = Path(weights)
     folder.mkdir(parents=True, exist_ok=True)
-    datasets = load_folder(Path(data, "data"), split="train")
+    datasets = load_folder(data, split="train")
     learned = [size for size in sizes if size <= LARGEST_LEARNED]
     files = {size: weights_file(size) for size in learned}
     if config.model.get("nested") and learned:

@@ -29,7 +29,7 @@ from sketchlearn.meta.code_episodes import (
 from sketchlearn.meta.codes import TrainableCodes
 from sketchlearn.meta.config import RunConfig, refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import balanced_accuracy
 
@@ -134,7 +134,7 @@ class CodeProblem(AbstractProblem):
 
     def _loss(self, model: nn.Module, episode: CodeEpisode) -> Tensor:
         """Weighted share of entries on the wrong side, smooth."""
-        rows = torch.from_numpy(episode.rows).float()
+        rows = beside(model, torch.from_numpy(episode.rows)).float()
         share = episode.known.ones
         signs = torch.where(rows > 0.5, 0.5 / share, -0.5 / (1 - share))
         last = model(episode.known, rows)[-_LAST_STEPS:]

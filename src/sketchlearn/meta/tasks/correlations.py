@@ -9,6 +9,7 @@ features: a sub-matrix. What is trained is the prior of
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
@@ -32,7 +33,7 @@ from sketchlearn.meta.correlation_matrices import (
 )
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.prior import PriorNetwork
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.registry import load_model
@@ -43,6 +44,9 @@ CHECKED_SIZES = (100, 500, 1000, 2000)
 """Sketch sizes of the validation, as in the paper's figures."""
 
 SYNTHETIC, SIMULATED = "synthetic", "simulated"
+
+KINDS = ("image", "tabular", "genotype", SIMULATED)
+"""Kinds of datasets that folders of the paper's sets may have."""
 
 NOISE_LEVELS = (0.003, 1.0)
 """Range of noise on a sketch, in units of the length of the columns of Ω."""
@@ -148,13 +152,7 @@ class CorrelationProblem(AbstractProblem):
             group = group if config.shares else "all"
             matrix = torch.from_numpy(dataset_correlations(data, active_only=True))
             self._pools.setdefault(group, []).append(matrix)
-        shares = config.shares or {"all": 1.0}
-        for group in shares:
-            if group != SYNTHETIC and group not in self._pools:
-                known = ", ".join([*self._pools, SYNTHETIC])
-                raise ConfigError(
-                    f"no dataset is of kind {group!r}; there are {known}."
-                )
+        shares = _shares_of(config.shares, [*self._pools, SYNTHETIC])
         self._groups = list(shares)
         self._shares = np.array(list(shares.values())) / sum(shares.values())
         widest = max(len(matrix) for pool in self._pools.values() for matrix in pool)
@@ -216,13 +214,14 @@ class CorrelationProblem(AbstractProblem):
         scores: dict[str, list[float]] = {}
         for size, matrix, places, omega in self._cases:
             seen = matrix[np.ix_(places, places)] @ omega
+            known = torch.from_numpy(np.stack([omega, seen])[:, None])
             found = model(
-                torch.from_numpy(omega)[None],
-                torch.from_numpy(seen)[None],
-                places=torch.from_numpy(places),
+                *beside(model, known),
+                places=beside(model, torch.from_numpy(places)),
                 n_features=len(matrix),
             )[0]
-            error = pca_log_relative_error(matrix, leading_components(found.numpy()))
+            components = leading_components(found.cpu().numpy())
+            error = pca_log_relative_error(matrix, components)
             scores.setdefault(f"lre_{size}", []).append(error)
         means = {name: float(np.mean(values)) for name, values in scores.items()}
         return {"score": float(np.mean(list(means.values()))), **means}
@@ -276,6 +275,27 @@ class CorrelationProblem(AbstractProblem):
                 drawn = rng.permutation(len(matrix))[:d]
                 chosen = torch.from_numpy(drawn if shuffle else np.sort(drawn))
                 return matrix[chosen[:, None], chosen]
+
+
+def _shares_of(
+    shares: Mapping[str, float], there: Sequence[str]
+) -> Mapping[str, float]:
+    """Shares of the kinds that there are; a kind that nobody knows is refused."""
+    if not shares:
+        return {"all": 1.0}
+    absent = [kind for kind in shares if kind not in there]
+    unknown = [kind for kind in absent if kind not in KINDS]
+    if unknown or len(absent) == len(shares):
+        kind = (unknown or absent)[0]
+        raise ConfigError(f"no dataset is of kind {kind!r}; there are {list(there)}.")
+    if absent:
+        warnings.warn(
+            f"no dataset of the folder is {' or '.join(absent)}: episodes are of "
+            "other kinds instead.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return {kind: share for kind, share in shares.items() if kind in there}
 
 
 Case = tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]

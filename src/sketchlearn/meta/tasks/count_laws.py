@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,16 @@ from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import RunConfig, refuse_unknown
 from sketchlearn.meta.count_tables import CountTable, ItemCounts, count_tables
 from sketchlearn.meta.datasets import MetaDataset
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.tasks.base import Task
 
 __all__ = ["TASK", "CountLawProblem", "TrainableLaws"]
 
 _PLACES = np.arange(-14.0, 7.0, 0.12)
 """Log-odds of frequencies at which laws of counts are written out."""
+
+_NEVER_MET = 1e-12
+"""Of a law that is not met: its logarithm must be finite."""
 
 _HALVINGS = 24
 """Steps that find where a law has a mean: to 24 / 2**24 of log-odds."""
@@ -85,14 +88,14 @@ class TrainableLaws(nn.Module):
         with torch.no_grad():
             places = self._places_of(mean, shapes, absent)
         laws = (1 - absent)[:, None] * (_moved(shapes, places) @ binomial)
-        first = nn.functional.one_hot(torch.tensor(0), binomial.shape[1])
+        first = nn.functional.one_hot(torch.tensor(0), binomial.shape[1]).to(laws)
         return (laws + absent[:, None] * first + 1e-12).log()
 
     def _places_of(self, mean: float, shapes: Tensor, absent: Tensor) -> Tensor:
         """Place of each law that gives it a mean frequency."""
-        frequency = torch.sigmoid(torch.from_numpy(_PLACES)).float()
-        low = torch.full((len(shapes),), float(_PLACES[0]) - 6.0)
-        high = torch.full((len(shapes),), float(_PLACES[-1]) + 6.0)
+        frequency = torch.sigmoid(torch.from_numpy(_PLACES)).to(shapes)
+        low = shapes.new_full((len(shapes),), float(_PLACES[0]) - 6.0)
+        high = shapes.new_full((len(shapes),), float(_PLACES[-1]) + 6.0)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             below = (1 - absent) * (_moved(shapes, middle) @ frequency) < mean
@@ -110,7 +113,20 @@ class TrainableLaws(nn.Module):
                 torch.sigmoid(self.absent),
                 torch.softmax(self.weights, dim=0),
             )
-        return LearnedLaws(*(part.double().numpy() for part in found))
+        return LearnedLaws(*(part.double().cpu().numpy() for part in found))
+
+    @classmethod
+    def thaw(cls, frozen: LearnedLaws) -> Self:
+        """Laws to train on from where frozen ones are."""
+        model = cls(frozen.shapes, frozen.absent)
+        least = _NEVER_MET
+        starts = {
+            "shapes": np.log(np.maximum(frozen.shapes, least)),
+            "absent": logit(np.clip(frozen.absent, least, 1 - least)),
+            "weights": np.log(np.maximum(frozen.weights, least)),
+        }
+        model.load_state_dict({n: torch.from_numpy(a) for n, a in starts.items()})
+        return model
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Tensors and model card as one value, to be saved."""
@@ -122,7 +138,8 @@ def _moved(shapes: Tensor, places: Tensor) -> Tensor:
     n_odds = shapes.shape[1]
     grid = relative_odds(n_odds)
     step = float(grid[1] - grid[0])
-    at = (torch.from_numpy(_PLACES).float() - places[:, None] - float(grid[0])) / step
+    from_place = torch.from_numpy(_PLACES).to(places) - places[:, None]
+    at = (from_place - float(grid[0])) / step
     left = at.floor().clamp(0, n_odds - 2)
     part = (at - left).clamp(0, 1)
     inside = ((at >= 0) & (at <= n_odds - 1)).float()
@@ -188,7 +205,8 @@ def _surprise(model: TrainableLaws, one: ItemCounts) -> Tensor:
     """Minus the log likelihood of the counts, of an item."""
     grid, binomial = _binomial(one.n_rows)
     bins = np.searchsorted(grid.tops, one.counts)
-    times = torch.from_numpy(np.bincount(bins, minlength=grid.n_bins)).float()
+    times = torch.from_numpy(np.bincount(bins, minlength=grid.n_bins))
+    times, binomial = beside(model, (times.float(), binomial))
     mean = max(float(one.counts.mean()), 0.5 / len(one.counts)) / one.n_rows
     laws = model.log_laws(min(mean, 0.999), binomial)
     weights = torch.log_softmax(model.weights, dim=0)

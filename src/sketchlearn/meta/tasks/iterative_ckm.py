@@ -35,7 +35,7 @@ from sketchlearn.meta.descent import hungarian_loss, kmeans_loss
 from sketchlearn.meta.differentiable import activate
 from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
 from sketchlearn.meta.noise import simulate_release_noise
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.networks.forward import spec_from_dict
 
@@ -177,7 +177,8 @@ class ClusteringProblem(AbstractProblem):
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Inertia relative to Lloyd's on held-out datasets; the score is its log."""
         module = cast(TrainableCKM, model)
-        excess = torch.cat([_excess(self._decode(module, c), c) for c in self._cases])
+        cases = beside(model, self._cases)
+        excess = torch.cat([_excess(self._decode(module, c), c) for c in cases])
         ratios = excess.exp()
         return {
             "score": float(excess.mean()),
@@ -215,7 +216,7 @@ class ClusteringProblem(AbstractProblem):
             norm_bound=math.sqrt(n_units),
             epsilon=config.epsilon,
             delta=config.delta,
-            generator=torch.Generator().manual_seed(seed),
+            generator=torch.Generator(means.device).manual_seed(seed),
         )
 
 

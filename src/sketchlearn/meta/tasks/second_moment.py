@@ -23,7 +23,7 @@ from sketchlearn.meta.correlation_matrices import dataset_correlations
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.moment_basis import MomentBasis, fit_basis
 from sketchlearn.meta.nested_sqnet import TrainableNestedSQNet
-from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
@@ -131,14 +131,13 @@ class PaddedMomentProblem(AbstractProblem):
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean absolute error, which decides, and LRE on held-out datasets."""
-        batch = torch.from_numpy(
-            np.stack([self._triangle(matrix) for matrix in self._held_out])
-        )
+        triangles = np.stack([self._triangle(matrix) for matrix in self._held_out])
+        batch = beside(model, torch.from_numpy(triangles))
         scores = [
             _log_relative_error(full, matrix)
             for found in _reconstructed(model, batch)
             for full, matrix in zip(
-                symmetric_matrix(found.double().numpy()), self._held_out, strict=True
+                symmetric_matrix(found.double().cpu().numpy()), self._held_out, strict=True
             )
         ]
         error = float(self.loss(model, batch))

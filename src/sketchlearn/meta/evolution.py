@@ -1,19 +1,21 @@
 """Training without gradients: Nevergrad's NGOpt over weights and settings.
 
 One worker and a continuous space, where NGOpt is known to work; choices such as an
-activation are tried one after the other, each with its share of the budget. Use it
-for hundreds to a few thousand numbers.
+activation are tried one after the other, each with its share of the budget. A search
+is a function of its settings and of what it measured: one that was killed asks for the
+same candidates again and reads what it had measured from its record.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -24,6 +26,7 @@ from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.search_record import SearchRecord
 
 __all__ = ["EvolveResult", "SearchSpace", "evolve"]
 
@@ -97,13 +100,20 @@ class EvolveResult:
     """Choices and scalars that reached it."""
 
     evaluations: int
-    """Losses evaluated, over all combinations of choices."""
+    """Losses evaluated, over all combinations of choices and all resumptions."""
 
     seconds: float
-    """Time spent."""
+    """Time spent, over all resumptions."""
 
     history: tuple[Mapping[str, Any], ...]
     """One record per validation."""
+
+    tried: tuple[Mapping[str, Any], ...] = ()
+    """Every combination of choices with its own best score: what lost, and by how
+    much."""
+
+    is_interrupted: bool = False
+    """Whether Ctrl-C ended it before its time."""
 
 
 def evolve(
@@ -113,6 +123,8 @@ def evolve(
     *,
     space: SearchSpace | None = None,
     configure: Configure | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = True,
 ) -> EvolveResult:
     r"""Search weights (and settings) that lower the loss, by evaluations alone.
 
@@ -120,7 +132,7 @@ def evolve(
     ``validate_every``, ``accumulate`` (batches per evaluation) and ``seed``. All
     candidates of a search meet the same batches, so that they can be compared; which
     candidate is kept is decided on held-out datasets. Ctrl-C ends the search with the
-    best so far.
+    best that was validated.
 
     Parameters
     ----------
@@ -133,8 +145,13 @@ def evolve(
     space : SearchSpace, optional
         Settings to search beside the weights.
     configure : callable, optional
-        ``configure(model, settings)`` applies settings to the module; needed when
-        ``space`` has any.
+        ``configure(model, settings)`` applies settings to the module, whatever was
+        applied before; needed when ``space`` has any.
+    folder : path, optional
+        Keeps ``search.jsonl``, from which a search that was ended goes on.
+    resume : bool
+        Go on from the record in ``folder`` if there is one. With False a folder that
+        has one is refused.
 
     Examples
     --------
@@ -153,6 +170,7 @@ def evolve(
     space = space or SearchSpace()
     if (space.choices or space.log_scalars) and configure is None:
         raise ConfigError("space has settings; give configure(model, settings) too.")
+    record = SearchRecord(folder, _settings(config, space), resume=resume)
     search = _Search(model, problem, config, space, configure or _configure_nothing)
     cells = list(space.cells())
     share = replace(
@@ -160,18 +178,31 @@ def evolve(
         steps=None if config.steps is None else max(1, config.steps // len(cells)),
         seconds=None if config.seconds is None else config.seconds / len(cells),
     )
-    started = time.monotonic()
     with catch_interrupt() as asked, _forgiving_surrogate():
         for cell in cells:
-            search.run(cell, share, asked)
+            if not asked.is_set():
+                search.run(cell, share, record, asked)
     search.restore_best()
     return EvolveResult(
         best_score=search.best_score,
         settings=search.best_settings,
         evaluations=search.evaluations,
-        seconds=time.monotonic() - started,
+        seconds=record.seconds,
         history=tuple(search.history),
+        tried=tuple(search.tried),
+        is_interrupted=asked.is_set(),
     )
+
+
+def _settings(config: TrainConfig, space: SearchSpace) -> dict[str, Any]:
+    """All that the candidates depend on, but for the module and the problem."""
+    used = ("steps", "seconds", "validate_every", "accumulate", "seed")
+    version = import_extra("nevergrad", "train").__version__
+    return {
+        **{name: getattr(config, name) for name in used},
+        "space": asdict(space),
+        "nevergrad": version,
+    }
 
 
 @final
@@ -191,32 +222,40 @@ class _Search:
         self.nevergrad = import_extra("nevergrad", "train")
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.start = nn.utils.parameters_to_vector(self.weights).detach().clone()
-        rng = np.random.default_rng(config.seed)
-        self.batches = [problem.draw(rng) for _ in range(config.accumulate)]
         self.best_score, self.evaluations = math.inf, 0
         self.best_settings: dict[str, Setting] = {}
         self.best_weights: Tensor = self.start
         self.history: list[dict[str, Any]] = []
+        self.tried: list[dict[str, Any]] = []
+
+    @cached_property
+    def batches(self) -> list[Any]:
+        """What every candidate is tried on."""
+        rng = np.random.default_rng(self.config.seed)
+        return [self.problem.draw(rng) for _ in range(self.config.accumulate)]
 
     def run(
-        self, cell: dict[str, Setting], share: TrainConfig, asked: threading.Event
+        self,
+        cell: dict[str, Setting],
+        share: TrainConfig,
+        record: SearchRecord,
+        asked: threading.Event,
     ) -> None:
-        """Search one combination of choices, unless asked to stop."""
-        optimizer = self._optimizer(share)
-        deadline = time.monotonic() + (share.seconds or math.inf)
+        """Search one combination of choices, until asked to stop."""
+        optimizer, first = self._optimizer(share), record.seconds
         n_scalars = len(self.space.log_scalars)
-        self._judge(np.zeros(n_scalars + len(self.start)), cell)
+        self.tried.append({**cell, "score": math.inf})
+        self._judge(np.zeros(n_scalars + len(self.start)), cell, record)
         for evaluation in itertools.count(1):
             candidate = optimizer.ask()
-            optimizer.tell(candidate, self._loss(candidate.value, cell))
+            optimizer.tell(candidate, self._loss(candidate.value, cell, record))
             self.evaluations += 1
-            over = (
-                evaluation == share.steps
-                or time.monotonic() >= deadline
-                or asked.is_set()
-            )
+            if asked.is_set():
+                return
+            spent = record.seconds - first
+            over = evaluation == share.steps or spent >= (share.seconds or math.inf)
             if over or evaluation % share.validate_every == 0:
-                self._judge(optimizer.provide_recommendation().value, cell)
+                self._judge(optimizer.provide_recommendation().value, cell, record)
             if over:
                 return
 
@@ -245,21 +284,41 @@ class _Search:
         self.model.eval()
         return settings
 
-    def _loss(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> float:
-        self._apply(point, cell)
-        with torch.no_grad():
-            losses = [float(self.problem.loss(self.model, b)) for b in self.batches]
-        mean = float(np.mean(losses))
+    def _loss(
+        self,
+        point: NDArray[np.float64],
+        cell: dict[str, Setting],
+        record: SearchRecord,
+    ) -> float:
+        def measure() -> dict[str, float]:
+            self._apply(point, cell)
+            with torch.no_grad():
+                losses = [float(self.problem.loss(self.model, b)) for b in self.batches]
+            return {"loss": float(np.mean(losses))}
+
+        mean = record.recall("evaluation", measure)["loss"]
         return mean if math.isfinite(mean) else _WORST
 
-    def _judge(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> None:
+    def _judge(
+        self,
+        point: NDArray[np.float64],
+        cell: dict[str, Setting],
+        record: SearchRecord,
+    ) -> None:
         """Validate a candidate and keep it if it is the best."""
         settings = self._apply(point, cell)
-        with torch.no_grad():
-            figures = self.problem.validate(self.model)
+
+        def measure() -> dict[str, float]:
+            with torch.no_grad():
+                return self.problem.validate(self.model)
+
+        figures = record.recall("validation", measure)
         self.history.append({"evaluations": self.evaluations, **settings, **figures})
-        if figures["score"] < self.best_score or len(self.history) == 1:
-            self.best_score, self.best_settings = figures["score"], settings
+        score = figures["score"]
+        if score < self.tried[-1]["score"]:
+            self.tried[-1]["score"] = score
+        if score < self.best_score or len(self.history) == 1:
+            self.best_score, self.best_settings = score, settings
             vector = nn.utils.parameters_to_vector(self.weights)
             self.best_weights = vector.detach().clone()
 

@@ -1,5 +1,8 @@
 """Iterative CKM is learned on some datasets, and serves others of any width."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -175,6 +178,75 @@ def test_every_choice_is_tried_and_the_best_is_in_the_spec():
     assert len(tried) == 4
     best = (result.settings["activation"], result.settings["optimiser"])
     assert (model.spec.activation, model.spec.optimiser) == best
+
+
+@pytest.mark.parametrize("order", [["tanh", "fourier"], ["fourier", "tanh"]])
+def test_a_search_leaves_the_model_it_scored(order):
+    """Units of tanh have points for atoms; Fourier units keep Gaussians."""
+    problem = make_problem(search_steps=2, activations=order, optimisers=["adam"])
+    model = TrainableCKM(CKMSpec(n_steps=100))
+    result = evolve_ckm(model, problem, TrainConfig(steps=1))
+    assert model.spec.activation == "fourier"
+    assert model.spec.atoms == "gaussian"
+    with torch.no_grad():
+        assert problem.validate(model)["score"] == result.best_score
+
+
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        ("problem", {"activations": ["fourier", "swish"]}),
+        ("problem", {"activations": "fourier"}),
+        ("problem", {"optimisers": ["lion"]}),
+        ("model", {"activation": "swish"}),
+        ("model", {"activation": "swish", "atoms": "point"}),
+        ("model", {"optimiser": "lion"}),
+        ("model", {"atoms": "box"}),
+    ],
+)
+def test_names_that_nobody_knows_are_errors_of_the_configuration(table, settings):
+    given = {"model": {}, "problem": SMALL, table: {**SMALL, **settings}}
+    given["model"] = settings if table == "model" else {}
+    config = RunConfig(task="iterative-ckm", train=TrainConfig(steps=1), **given)
+    with pytest.raises(ConfigError, match=r"must be .* of .*; got '\w+'"):
+        build_ckm(config, TRAINING, HELD_OUT)
+
+
+def run_config(**problem):
+    return RunConfig(
+        task="iterative-ckm",
+        train=TrainConfig(steps=1, validate_every=1),
+        data=DataConfig(held_out=["d", "e"]),
+        model={"n_steps": 5},
+        problem={**SMALL, "search_steps": 6, "search_batches": 1, **problem},
+    )
+
+
+def test_ctrl_c_in_the_search_ends_the_run_which_goes_on_with_the_rest(
+    tmp_path, monkeypatch
+):
+    datasets, config = [*TRAINING, *HELD_OUT], run_config()
+    whole = train_run(config, datasets)
+    loss, calls = ClusteringProblem.loss, []
+
+    def interrupted(self, model, batch):
+        calls.append(1)
+        if len(calls) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, model, batch)
+
+    monkeypatch.setattr(ClusteringProblem, "loss", interrupted)
+    stopped = train_run(config, datasets, folder=tmp_path)
+    assert stopped.result.stopped == "interrupt"
+    assert stopped.result.steps == 0
+    assert len(calls) == 4
+    resumed = train_run(config, datasets, folder=tmp_path)
+    assert resumed.result.stopped == "steps"
+    assert len(calls) == 7  # the other two of the search, and one step
+    assert resumed.card["search"]["evaluations"] == 6
+    assert resumed.model.spec == whole.model.spec
+    one, two = (done.model.freeze().tensors for done in (whole, resumed))
+    assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
 @pytest.mark.parametrize("search_steps", [0, 3])

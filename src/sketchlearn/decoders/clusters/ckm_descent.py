@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias, final
+from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.clusters.descent import InnerOptimiser, descend
 from sketchlearn.decoders.clusters.pullback import activate
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, quote
 from sketchlearn.features.activation import Activation
 
 __all__ = [
@@ -91,6 +91,17 @@ class CKMSpec:
     or a point, as in the paper."""
 
     def __post_init__(self) -> None:
+        choices = {
+            "activation": get_args(Activation),
+            "optimiser": get_args(InnerOptimiser),
+            "atoms": get_args(Atoms),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise FeatureMapError(
+                    f"{name} must be one of {', '.join(known)}; got "
+                    f"{quote(getattr(self, name))}."
+                )
         if self.atoms == "gaussian" and self.activation not in DAMPED:
             raise FeatureMapError(
                 f"Gaussian atoms need one of the activations {', '.join(DAMPED)}; got "

@@ -9,16 +9,18 @@ gradients through the last steps of the unroll can refine them.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, cast, final
+from functools import partial
+from typing import Self, cast, final, get_args
 
 import numpy as np
 from typing_extensions import override
 
 from sketchlearn.decoders.clusters.ckm_descent import DAMPED, CKMSpec
 from sketchlearn.decoders.clusters.descent import InnerOptimiser
-from sketchlearn.errors import ConfigError
+from sketchlearn.errors import ConfigError, FeatureMapError
 from sketchlearn.features.activation import UNBOUNDED, Activation
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.ckm import TrainableCKM
@@ -97,6 +99,8 @@ class ClusteringConfig:
     """What NGOpt chooses among."""
 
     def __post_init__(self) -> None:
+        _require_known("activations", self.activations, get_args(Activation))
+        _require_known("optimisers", self.optimisers, get_args(InnerOptimiser))
         for name in set(UNBOUNDED).intersection(self.activations):
             if self.epsilon is not None:
                 raise ConfigError(
@@ -223,7 +227,10 @@ def build_ckm(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[TrainableCKM, ClusteringProblem]:
     """Iterative CKM, neither searched nor trained yet, and its problem."""
-    spec = spec_from_dict(CKMSpec, config.model)
+    try:
+        spec = spec_from_dict(CKMSpec, config.model)
+    except FeatureMapError as error:
+        raise ConfigError(f"[model]: {error}") from error
     problem = ClusteringProblem(
         training,
         held_out,
@@ -234,7 +241,12 @@ def build_ckm(
 
 
 def evolve_ckm(
-    model: TrainableCKM, problem: ClusteringProblem, config: TrainConfig
+    model: TrainableCKM,
+    problem: ClusteringProblem,
+    config: TrainConfig,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = True,
 ) -> EvolveResult | None:
     """Search activation, optimiser and learned numbers with NGOpt, in place.
 
@@ -247,6 +259,10 @@ def evolve_ckm(
         if for no time.
     config : TrainConfig
         For its seed.
+    folder : path, optional
+        Keeps the record of the search, from which it goes on.
+    resume : bool
+        Go on from the record if there is one, or refuse it.
     """
     settings, spec = problem.config, model.spec
     if not settings.search_steps:
@@ -263,18 +279,37 @@ def evolve_ckm(
         validate_every=10,
         seed=config.seed,
     )
-    return evolve(model, problem, budget, space=space, configure=_configure)
+    return evolve(
+        model,
+        problem,
+        budget,
+        space=space,
+        configure=partial(_configure, first=spec),
+        folder=folder,
+        resume=resume,
+    )
 
 
-def _configure(model: nn.Module, settings: Mapping[str, Setting]) -> None:
-    ckm = cast(TrainableCKM, model)
+def _configure(
+    model: nn.Module, settings: Mapping[str, Setting], *, first: CKMSpec
+) -> None:
+    """Apply choices to the spec that the search began with, not to the last one."""
     activation = cast(Activation, settings["activation"])
-    ckm.spec = replace(
-        ckm.spec,
+    cast(TrainableCKM, model).spec = replace(
+        first,
         activation=activation,
         optimiser=cast(InnerOptimiser, settings["optimiser"]),
-        atoms=ckm.spec.atoms if activation in DAMPED else "point",
+        atoms=first.atoms if activation in DAMPED else "point",
     )
+
+
+def _require_known(name: str, found: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [value for value in found if value not in known]
+    if isinstance(found, str) or unknown:
+        got = found if isinstance(found, str) else unknown[0]
+        raise ConfigError(
+            f"{name} must be a list of some of {', '.join(known)}; got {got!r}."
+        )
 
 
 def _excess(centroids: Tensor, batch: ClusteringEpisodes) -> Tensor:

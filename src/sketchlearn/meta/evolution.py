@@ -60,7 +60,7 @@ class SearchSpace:
     """Positive numbers by name with the range to search, on a log scale."""
 
     weight_scale: float = 0.1
-    """Typical size of a first change of a weight."""
+    """Typical size of a first change of a weight; 0 leaves the weights alone."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in self.log_scalars.items():
@@ -71,6 +71,10 @@ class SearchSpace:
         empty = [name for name, values in self.choices.items() if not values]
         if empty:
             raise ConfigError(f"choice {empty[0]!r} has no alternatives; give some.")
+        if not self.weight_scale and not self.log_scalars:
+            raise ConfigError(
+                "there is nothing to search: set weight_scale above 0, or log_scalars."
+            )
 
     def cells(self) -> Iterator[dict[str, Setting]]:
         """Every combination of the choices."""
@@ -146,7 +150,8 @@ def evolve(
         Settings to search beside the weights.
     configure : callable, optional
         ``configure(model, settings)`` applies settings to the module, whatever was
-        applied before; needed when ``space`` has any.
+        applied before; needed when ``space`` has any. It may set weights too, from
+        which the search then moves.
     folder : path, optional
         Keeps ``search.jsonl``, from which a search that was ended goes on.
     resume : bool
@@ -243,9 +248,8 @@ class _Search:
     ) -> None:
         """Search one combination of choices, until asked to stop."""
         optimizer, first = self._optimizer(share), record.seconds
-        n_scalars = len(self.space.log_scalars)
         self.tried.append({**cell, "score": math.inf})
-        self._judge(np.zeros(n_scalars + len(self.start)), cell, record)
+        self._judge(np.zeros(self._size), cell, record)
         for evaluation in itertools.count(1):
             candidate = optimizer.ask()
             optimizer.tell(candidate, self._loss(candidate.value, cell, record))
@@ -266,10 +270,9 @@ class _Search:
         self.model.eval()
 
     def _optimizer(self, share: TrainConfig) -> Any:
-        size = len(self.space.log_scalars) + len(self.start)
-        array = self.nevergrad.p.Array(init=np.zeros(size))
+        array = self.nevergrad.p.Array(init=np.zeros(self._size))
         array.random_state.seed(share.seed % 2**32)
-        budget = share.steps or 10 * size
+        budget = share.steps or 10 * self._size
         return self.nevergrad.optimizers.NGOpt(array, budget=budget, num_workers=1)
 
     def _apply(
@@ -277,12 +280,21 @@ class _Search:
     ) -> dict[str, Setting]:
         n_scalars = len(self.space.log_scalars)
         settings = {**cell, **self.space.scalars_at(point[:n_scalars])}
+        nn.utils.vector_to_parameters(self.start.clone(), self.weights)
         self.configure(self.model, settings)
-        change = torch.as_tensor(point[n_scalars:]).to(self.start)
-        moved = self.start + self.space.weight_scale * change
-        nn.utils.vector_to_parameters(moved, self.weights)
+        if self.space.weight_scale:
+            first = nn.utils.parameters_to_vector(self.weights)
+            change = torch.as_tensor(point[n_scalars:]).to(first)
+            moved = first + self.space.weight_scale * change
+            nn.utils.vector_to_parameters(moved, self.weights)
         self.model.eval()
         return settings
+
+    @property
+    def _size(self) -> int:
+        """Numbers that are searched."""
+        n_weights = len(self.start) if self.space.weight_scale else 0
+        return len(self.space.log_scalars) + n_weights
 
     def _loss(
         self,

@@ -14,7 +14,7 @@ from sketchlearn.decoders.clusters.ckm_units import MatrixLaw
 from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
 from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.ckm_search import evolve_ckm
-from sketchlearn.meta.clustering import ClusteringConfig
+from sketchlearn.meta.clustering import ClusteringConfig, draw_episodes
 from sketchlearn.meta.config import DataConfig, RunConfig, TrainConfig
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.descent import kmeans_loss
@@ -125,6 +125,20 @@ def test_decoding_padded_episodes_equals_decoding_each_alone():
             alone = model.fit(target, matrix, start, n_features=n_features).centroids
             assert torch.allclose(together[i, :, :d], alone, atol=0.02)
             assert not together[i, :, d:].any()
+
+
+def test_narrow_and_wide_episodes_are_decoded_apart_and_keep_their_places():
+    datasets = [blobs("f", 60, 5), blobs("g", 3, 6), blobs("h", 70, 7)]
+    options = {"n_rows": 64, "n_clusters": 4, "size": 40}
+    batch = draw_episodes(datasets, **options, rng=np.random.default_rng(0))
+    problem, model = make_problem(), TrainableCKM(CKMSpec(n_steps=20))
+    parts = [(places.tolist(), part.support.shape[2]) for places, part in batch.parts()]
+    assert parts == [([1], 3), ([0, 2], 70)]
+    with torch.no_grad():
+        together = problem._decode(model, batch)
+        padded = problem._decode_part(model, batch)
+    assert together.shape == (3, 4, 70)
+    assert torch.allclose(together, padded, atol=1e-3)
 
 
 def test_gradients_reach_every_number_through_the_whole_descent():
@@ -393,7 +407,7 @@ def test_datasets_must_not_be_on_both_sides_and_relu_has_no_private_form():
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("kmeans-ckm", 300), ("kmeans-ckm-private", 300), ("kmeans-ckm-196", 1000)],
+    [("kmeans-ckm", 300), ("kmeans-ckm-private", 300), ("kmeans-ckm-paper", 300)],
 )
 def test_shipped_models_find_far_clusters_and_say_how_they_were_made(name, size):
     rng = np.random.default_rng(0)

@@ -13,8 +13,9 @@ from torch import nn
 from sketchlearn.errors import ConfigError, MissingExtraError, TrainingError
 from sketchlearn.meta import evolution
 from sketchlearn.meta.config import TrainConfig
-from sketchlearn.meta.evolution import SearchSpace, evolve
+from sketchlearn.meta.evolution import evolve
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.search_space import SearchSpace
 
 ACTIVATIONS = {"tanh": torch.tanh, "identity": lambda value: value}
 
@@ -234,6 +235,7 @@ def test_a_space_lies_between_its_bounds_on_a_log_scale():
     [
         ({"log_scalars": {"rate": (0.0, 1.0)}}, "range of 'rate' must be 0 < low"),
         ({"choices": {"activation": []}}, "'activation' has no alternatives"),
+        ({"weight_scale": 0.0}, "there is nothing to search"),
     ],
 )
 def test_a_space_that_makes_no_sense_is_refused(settings, message):

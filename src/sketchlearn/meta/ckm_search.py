@@ -26,8 +26,9 @@ from sketchlearn.meta.backend import nn, torch
 from sketchlearn.meta.ckm import PRINTED, TrainableCKM
 from sketchlearn.meta.clustering import ClusteringConfig
 from sketchlearn.meta.config import TrainConfig
-from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
+from sketchlearn.meta.evolution import EvolveResult, evolve
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.search_space import SearchSpace, Setting
 
 __all__ = ["AbstractClustering", "evolve_ckm"]
 

@@ -12,9 +12,9 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -27,69 +27,14 @@ from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.search_record import SearchRecord
+from sketchlearn.meta.search_space import SearchSpace, Setting
 
-__all__ = ["EvolveResult", "SearchSpace", "evolve"]
+__all__ = ["EvolveResult", "evolve"]
 
 _WORST = 1e20
 """What NGOpt is told of a loss that is not finite; it warns of larger numbers."""
 
-Setting = float | str
 Configure = Callable[[nn.Module, Mapping[str, Setting]], None]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class SearchSpace:
-    """Settings searched beside the weights.
-
-    Examples
-    --------
-    >>> space = SearchSpace(
-    ...     choices={"activation": ["relu", "cos"]}, log_scalars={"rate": (1e-4, 1.0)}
-    ... )
-    >>> list(space.cells())
-    [{'activation': 'relu'}, {'activation': 'cos'}]
-    >>> round(space.scalars_at([0.0])["rate"], 6)
-    0.01
-    """
-
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Alternatives by name; every combination is searched on its own."""
-
-    log_scalars: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Positive numbers by name with the range to search, on a log scale."""
-
-    weight_scale: float = 0.1
-    """Typical size of a first change of a weight; 0 leaves the weights alone."""
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in self.log_scalars.items():
-            if not 0 < low < high < math.inf:
-                raise ConfigError(
-                    f"the range of {name!r} must be 0 < low < high; got {(low, high)}."
-                )
-        empty = [name for name, values in self.choices.items() if not values]
-        if empty:
-            raise ConfigError(f"choice {empty[0]!r} has no alternatives; give some.")
-        if not self.weight_scale and not self.log_scalars:
-            raise ConfigError(
-                "there is nothing to search: set weight_scale above 0, or log_scalars."
-            )
-
-    def cells(self) -> Iterator[dict[str, Setting]]:
-        """Every combination of the choices."""
-        for values in itertools.product(*self.choices.values()):
-            yield dict(zip(self.choices, values, strict=True))
-
-    def scalars_at(self, point: Sequence[float] | NDArray[Any]) -> dict[str, Setting]:
-        """Log-scalars at a point of [-1, 1] each; 0 is the geometric middle."""
-        found: dict[str, Setting] = {}
-        for position, (name, (low, high)) in zip(
-            point, self.log_scalars.items(), strict=True
-        ):
-            share = (min(max(float(position), -1.0), 1.0) + 1) / 2
-            found[name] = low * (high / low) ** share
-        return found
 
 
 @final

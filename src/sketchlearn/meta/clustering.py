@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _SYNTHETIC_ROWS = 4096
-_NARROW = 48
+_NARROW_EPISODE = 48
 
 
 @final
@@ -141,7 +141,7 @@ class ClusteringEpisodes:
 
         Narrow ones are padded to the widest of them alone: most of the work is saved.
         """
-        is_narrow = self.n_features <= _NARROW
+        is_narrow = self.n_features <= _NARROW_EPISODE
         return [
             (places, self._at(places))
             for places in (is_narrow.nonzero()[:, 0], (~is_narrow).nonzero()[:, 0])

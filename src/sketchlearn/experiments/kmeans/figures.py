@@ -20,7 +20,6 @@ from sketchlearn.report import Line, LinePanel, draw_lines
 
 __all__ = ["draw_errors", "draw_private_ratios", "draw_ratios", "draw_times"]
 
-_KMEANS_COLOURS = {name: f"C{number}" for number, name in enumerate(KMEANS_METHODS)}
 _PAPERS = (
     OUR_KMEANS,
     "ckm-paper",
@@ -32,6 +31,12 @@ _PAPERS = (
     "mean",
 )
 """Methods of the paper's figure, and ours; the tables have all."""
+
+_COLOURS = (*(f"C{i}" for i in (0, 1, 2, 3, 4, 5, 6)), "0.5", "C8", "C9")
+_OTHERS = [name for name in KMEANS_METHODS if name not in _PAPERS]
+_KMEANS_COLOURS = dict(
+    zip([*_PAPERS, *_OTHERS], [*_COLOURS, "gold", "navy"], strict=True)
+)
 
 _NO_NOISE = 100.0
 """Place on the axis of epsilon."""
@@ -64,8 +69,8 @@ def draw_errors(results: KMeansResults, path: Path) -> Path | None:
     if not errors:
         return None
     least = float(np.mean(list(results.lloyd.values())))
-    errors.append(Line(LLOYD_LABEL, sizes, [least] * len(sizes), "-", "0.5"))
-    ratios.append(Line(LLOYD_LABEL, sizes, [1.0] * len(sizes), "-", "0.5"))
+    errors.append(Line(LLOYD_LABEL, sizes, [least] * len(sizes), "-", "k"))
+    ratios.append(Line(LLOYD_LABEL, sizes, [1.0] * len(sizes), "-", "k"))
     n_sets, ticks = len(results.sets), [(float(size), str(size)) for size in sizes]
     x_label = "numbers in the sketch"
     panels = [
@@ -77,10 +82,9 @@ def draw_errors(results: KMeansResults, path: Path) -> Path | None:
             ratios,
             log_x=True,
             ticks=ticks,
-            log_y=True,
         ),
     ]
-    return draw_lines(panels, path, title="Mean squared error by sketch size")
+    return draw_lines(panels, path, title="k-means at the paper's sketch sizes")
 
 
 def draw_ratios(results: KMeansResults, path: Path) -> Path | None:
@@ -121,7 +125,13 @@ def draw_times(curves: TimingCurves, path: Path) -> Path:
     """Seconds, on a logarithmic scale, against the number of rows."""
     labels = {**KMEANS_METHODS, LLOYD: LLOYD_LABEL}
     lines = [
-        Line(labels[name], curves.counts, np.log10(values).tolist(), "o-")
+        Line(
+            labels[name],
+            curves.counts,
+            np.log10(values).tolist(),
+            "o-",
+            {**_KMEANS_COLOURS, LLOYD: "k"}[name],
+        )
         for name, values in curves.seconds.items()
     ]
     title = f"{curves.n_features} features, {curves.sketch_size} numbers"

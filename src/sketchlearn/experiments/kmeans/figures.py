@@ -122,21 +122,24 @@ def _line(method: str, sizes: Sequence[int], heights: Sequence[float]) -> Line:
 
 
 def draw_times(curves: TimingCurves, path: Path) -> Path:
-    """Seconds, on a logarithmic scale, against the number of rows."""
-    labels = {**KMEANS_METHODS, LLOYD: LLOYD_LABEL}
-    lines = [
-        Line(
-            labels[name],
-            curves.counts,
-            np.log10(values).tolist(),
-            "o-",
-            {**_KMEANS_COLOURS, LLOYD: "k"}[name],
-        )
-        for name, values in curves.seconds.items()
+    """Seconds against the number of rows, and beside them what they bought."""
+    labels, colours = (
+        {**KMEANS_METHODS, LLOYD: LLOYD_LABEL},
+        {**_KMEANS_COLOURS, LLOYD: "k"},
+    )
+    seconds, ratios = (
+        [
+            Line(labels[name], curves.counts, values, "o-", colours[name])
+            for name, values in found.items()
+        ]
+        for found in (curves.seconds, curves.ratios)
+    )
+    sizes = f"{curves.n_features} features, {curves.sketch_size} numbers"
+    panels = [
+        LinePanel(sizes, "rows", "seconds", seconds, log_x=True, log_y=True),
+        LinePanel("the same", "rows", "inertia over Lloyd's", ratios, log_x=True),
     ]
-    title = f"{curves.n_features} features, {curves.sketch_size} numbers"
-    panel = LinePanel(title, "rows", "log10 of seconds", lines, log_x=True)
-    return draw_lines([panel], path, title="Time by number of rows")
+    return draw_lines(panels, path, title="Time by number of rows")
 
 
 def draw_private_ratios(found: PrivateRatios, path: Path) -> Path:

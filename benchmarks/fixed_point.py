@@ -5,7 +5,7 @@ numbers through `sketch_rows`, and in float64 with the weights as they were trai
 same decoder reads both sketches.
 
 * `pca-sqnet-100`: mean LRE of the principal components;
-* `kmeans-ckm`, `kmeans-ckm-private`, `kmeans-ckm-196`: mean inertia over Lloyd's, on
+* `kmeans-ckm`, `kmeans-ckm-private`, `kmeans-ckm-paper`: mean inertia over Lloyd's, on
   sets of at most 20 features, 1000 numbers (or the model's own size);
 * residual networks of random weights: the largest difference of a feature.
 
@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.decoders.clusters.pullback import activate
 from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.experiments.kmeans.sets import N_CLUSTERS, load_cluster_sets
 from sketchlearn.experiments.pca.sets import Estimate, load_sets
@@ -72,7 +73,7 @@ def clusters(data, name):
         phi = model.feature_map(item.n_features, size)
         ours = sketch_rows(item.rows, phi, progress=False)
         phases = phi.scaling(item.rows) @ phi.matrix.astype(np.float64)
-        mean = np.concatenate([np.cos(phases), np.sin(phases)], axis=1).mean(axis=0)
+        mean = activate(phases, phi.activation)[0].mean(axis=0)
         decoder = model.decoder(N_CLUSTERS)
         pair = [
             item.ratio(decoder.decode(sketch).params.centers)
@@ -108,7 +109,7 @@ def main():
     if not (options.data / "data").is_dir():
         raise SystemExit(f"no data in {options.data}; pass --data (skipped).")
     sqnet(options.data)
-    for name in ("kmeans-ckm", "kmeans-ckm-private", "kmeans-ckm-196"):
+    for name in ("kmeans-ckm", "kmeans-ckm-private", "kmeans-ckm-paper"):
         clusters(options.data, name)
 
 

@@ -31,7 +31,7 @@ DECODERS = {
     "frequency-parallel-100": "model.decoder().decode(sketch).params",
     "frequency-parallel-ternary-100": "model.decoder().decode(sketch).params",
     "membership-parallel-100": "model.decoder().decode(sketch).params",
-    "kmeans-ckm-196": "model.decoder(3).decode(sketch).params.centers",
+    "kmeans-ckm-paper": "model.decoder(3).decode(sketch).params.centers",
     "autoencoder-m": "(lambda one: one.decode(one.marginals[None, :50]))"
     "(model.adapt(sketch))",
     "autoencoder-ms": "(lambda one: one.decode(one.marginals[None, :50]))"
@@ -48,7 +48,7 @@ MAPS = {
     "frequency-parallel-100": lambda model: model.feature_map(),
     "frequency-parallel-ternary-100": lambda model: model.feature_map(),
     "membership-parallel-100": lambda model: model.feature_map(),
-    "kmeans-ckm-196": lambda model: model.feature_map(12, 1000),
+    "kmeans-ckm-paper": lambda model: model.feature_map(12, 400),
     "autoencoder-m": lambda model: model.feature_map(),
     "autoencoder-ms": lambda model: model.feature_map(),
     "autoencoder-codes": lambda model: sl.CompressiveAutoencoder(4).plan(12),
@@ -96,7 +96,7 @@ MODELS = pytest.mark.parametrize(
         "frequency-parallel-100",
         "frequency-parallel-ternary-100",
         "membership-parallel-100",
-        "kmeans-ckm-196",
+        "kmeans-ckm-paper",
         "autoencoder-m",
         "autoencoder-ms",
         "autoencoder-codes",

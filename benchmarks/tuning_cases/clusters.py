@@ -19,7 +19,7 @@ def scaled(rows):
 @cases_of("CKMTuning")
 def ckm_cases(data):
     del data
-    for name in ("kmeans-ckm", "kmeans-ckm-196"):
+    for name in ("kmeans-ckm", "kmeans-ckm-paper"):
         for n_clusters, spread in ((3, 1.0), (8, 0.3)):
             rows, truth = cluster_rows(n_clusters, spread=spread)
             yield (

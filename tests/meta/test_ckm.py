@@ -24,7 +24,7 @@ SPECS = [
     CKMSpec(activation="relu", atoms="point"),
 ]
 SPEC = pytest.mark.parametrize("spec", SPECS, ids=lambda s: f"{s.activation}-{s.atoms}")
-SHIPPED = [("kmeans-ckm", 300), ("kmeans-ckm-private", 300), ("kmeans-ckm-196", 1000)]
+SHIPPED = [("kmeans-ckm", 300), ("kmeans-ckm-private", 300), ("kmeans-ckm-paper", 300)]
 
 
 def case(spec, seed=0, n_units=30):

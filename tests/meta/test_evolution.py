@@ -3,17 +3,19 @@
 import math
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
 from nevergrad.optimization import optimizerlib
 from torch import nn
 
-from sketchlearn.errors import ConfigError, MissingExtraError
+from sketchlearn.errors import ConfigError, MissingExtraError, TrainingError
 from sketchlearn.meta import evolution
 from sketchlearn.meta.config import TrainConfig
-from sketchlearn.meta.evolution import SearchSpace, evolve
+from sketchlearn.meta.evolution import evolve
 from sketchlearn.meta.problems import AbstractProblem
+from sketchlearn.meta.search_space import SearchSpace
 
 ACTIVATIONS = {"tanh": torch.tanh, "identity": lambda value: value}
 
@@ -128,7 +130,91 @@ def test_time_and_ctrl_c_end_a_search():
                 os.kill(os.getpid(), signal.SIGINT)
             return super().loss(model, batch)
 
-    assert evolve(Scaled(), Interrupted(), TrainConfig(steps=99)).evaluations == 10
+    result = evolve(Scaled(), Interrupted(), TrainConfig(steps=99))
+    assert result.evaluations == 10
+    assert result.is_interrupted
+
+
+class Stopped(Fit):
+    """Ctrl-C at one of the losses."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+
+    def loss(self, model, batch):
+        if self.losses == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().loss(model, batch)
+
+
+SPACE = SearchSpace(
+    choices={"activation": ["identity", "tanh"]}, log_scalars={"gain": (0.3, 30.0)}
+)
+BUDGET = TrainConfig(steps=60, validate_every=7)
+
+
+def search(problem, **options):
+    model = Scaled()
+    result = evolve(model, problem, BUDGET, space=SPACE, configure=configure, **options)
+    return result, (model.activation, model.gain, model.weight.tolist())
+
+
+@pytest.mark.parametrize("at", [3, 13, 29, 30, 41])
+def test_a_search_that_was_ended_goes_on_as_if_it_had_not(tmp_path, at):
+    whole, expected = search(Fit())
+    ended, _ = search(Stopped(at), folder=tmp_path)
+    assert ended.is_interrupted
+    assert ended.evaluations == at + 1
+    rest = Fit()
+    found, model = search(rest, folder=tmp_path)
+    assert model == expected
+    assert rest.losses == 60 - at - 1
+    assert found.evaluations == 60
+    assert found.history == whole.history
+    again = Fit()
+    assert search(again, folder=tmp_path)[1] == expected
+    assert again.losses == 0
+
+
+def test_no_further_choice_is_tried_after_ctrl_c():
+    result, _ = search(Stopped(4))
+    assert [cell["activation"] for cell in result.tried] == ["identity"]
+
+
+def test_every_choice_has_its_own_best_score():
+    result, _ = search(Fit())
+    for cell in result.tried:
+        own = [r for r in result.history if r["activation"] == cell["activation"]]
+        assert cell["score"] == min(record["score"] for record in own)
+    assert result.best_score == min(cell["score"] for cell in result.tried)
+
+
+def test_a_line_that_was_half_written_is_measured_again(tmp_path):
+    _, expected = search(Fit(), folder=tmp_path)
+    path = tmp_path / "search.jsonl"
+    path.write_text(path.read_text()[:-20])
+    assert search(Fit(), folder=tmp_path)[1] == expected
+    assert path.read_text().endswith("}\n")
+
+
+def test_records_of_other_searches_are_refused(tmp_path):
+    search(Fit(), folder=tmp_path)
+    with pytest.raises(TrainingError, match="resume it, or choose another folder"):
+        search(Fit(), folder=tmp_path, resume=False)
+    with pytest.raises(TrainingError, match=r"other settings \(seed\)"):
+        evolve(
+            Scaled(), Fit(), replace(BUDGET, seed=1), space=SPACE,
+            configure=configure, folder=tmp_path,
+        )  # fmt: skip
+    path = tmp_path / "search.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], *lines[2:]]))
+    with pytest.raises(TrainingError, match="of another search"):
+        search(Fit(), folder=tmp_path)
+    path.write_text(lines[0] + "no JSON\n")
+    with pytest.raises(TrainingError, match="is damaged"):
+        search(Fit(), folder=tmp_path)
 
 
 def test_the_surrogate_of_nevergrad_is_left_as_it_was():
@@ -149,6 +235,7 @@ def test_a_space_lies_between_its_bounds_on_a_log_scale():
     [
         ({"log_scalars": {"rate": (0.0, 1.0)}}, "range of 'rate' must be 0 < low"),
         ({"choices": {"activation": []}}, "'activation' has no alternatives"),
+        ({"weight_scale": 0.0}, "there is nothing to search"),
     ],
 )
 def test_a_space_that_makes_no_sense_is_refused(settings, message):

@@ -26,6 +26,9 @@ __all__ = ["TensorFit", "TensorObjective", "TrainableCKM", "damp", "fit_frame"]
 TUNING = CKMTuning()
 """What shipped weights are trained with."""
 
+PRINTED = ("rate", "initial_std")
+"""The learned numbers of the paper's form, beside W."""
+
 
 @final
 class TrainableCKM(nn.Module):
@@ -54,6 +57,9 @@ class TrainableCKM(nn.Module):
         if spec.sketch_size:
             self.weight = nn.Parameter(torch.zeros(first.tensors["weight"].shape))
         import_tensors(self, first.tensors)
+        if spec.sketch_size and spec.atoms == "point" and not spec.is_pulled:
+            for name, number in self.numbers.items():
+                number.requires_grad_(name in PRINTED)
 
     @classmethod
     def thaw(cls, frozen: IterativeCKM) -> Self:
@@ -79,8 +85,10 @@ class TrainableCKM(nn.Module):
         """
         if not self.spec.sketch_size:
             return self._law(directions, positions, n_features)
-        row = torch.arange(directions.shape[-2], device=directions.device)
-        return self.weight[row] * (row < n_features[..., None])[..., None]
+        width, n_units = directions.shape[-2:]
+        row = torch.arange(width, device=directions.device)
+        is_own = row < n_features[..., None]
+        return self.weight[:width, :n_units] * is_own[..., None]
 
     def fit(
         self,
@@ -97,22 +105,31 @@ class TrainableCKM(nn.Module):
         """
         spec, numbers = self.spec, self.numbers
         center, unit = fit_frame(spec, target, matrix)
-        scatter = 1 - damp(unit.square(), matrix).square().mean(dim=-1)
-        pull = scatter * self._by_sizes("pull", matrix.shape[-1], n_features)
-        pull = pull / (start.shape[-2] * n_features)
+        pull = target.new_zeros(())
+        if spec.is_pulled:
+            scatter = 1 - damp(unit.square(), matrix).square().mean(dim=-1)
+            pull = scatter * self._by_sizes("pull", matrix.shape[-1], n_features)
+            pull = pull / (start.shape[-2] * n_features)
         objective = TensorObjective(spec, target, matrix, center, unit, pull)
         spread = numbers["atom"].expand(*start.shape[:-2], 1, start.shape[-1])
         first = torch.cat([numbers["initial_std"].exp() * start, spread], dim=-2)
         point = descend(
             objective,
             first,
-            rate=numbers["rate"].exp().clamp_max(TUNING.max_rate),
+            rate=self._rate(start.shape[-2], target.shape[-1]),
             n_steps=spec.n_steps,
             optimiser=spec.optimiser,
-            schedule="cosine",
+            schedule=spec.schedule,
             backward_steps=backward_steps,
         )
         return objective.fit_at(point)
+
+    def _rate(self, n_clusters: int, size: int) -> Tensor:
+        """Of a plain step, for k times the mean over features of squared distances."""
+        rate: Tensor = self.numbers["rate"].exp()
+        if self.spec.optimiser == "sgd":
+            return rate * n_clusters / size
+        return rate.clamp_max(TUNING.max_rate)
 
     def _law(self, directions: Tensor, positions: Tensor, n_features: Tensor) -> Tensor:
         width, n_units = directions.shape[-2:]

@@ -1,4 +1,4 @@
-"""Episodes of clustering: rows of datasets, random units and Lloyd's centroids.
+"""Episodes of clustering: how they are drawn, and what is in them.
 
 Datasets have their features scaled to [-1, 1] and are padded to one width. What is
 done with a sketch of the rows is not known here.
@@ -7,20 +7,25 @@ done with a sketch of the rows is not known here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import final
+from typing import Self, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from sketchlearn.decoders.clusters.ckm_units import MAX_PADDED, draw_units
+from sketchlearn.decoders.clusters.descent import InnerOptimiser
+from sketchlearn.errors import ConfigError
+from sketchlearn.features.activation import UNBOUNDED, Activation
 from sketchlearn.meta.backend import Tensor, torch
 from sketchlearn.meta.datasets import MetaDataset
+from sketchlearn.networks.forward import spec_from_dict
 
 __all__ = [
+    "ClusteringConfig",
     "ClusteringEpisodes",
     "draw_episodes",
     "gaussian_dataset",
@@ -29,6 +34,77 @@ __all__ = [
 ]
 
 _SYNTHETIC_ROWS = 4096
+_NARROW_EPISODE = 48
+
+
+@final
+@dataclass(frozen=True)
+class ClusteringConfig:
+    """How episodes of clustering are drawn and judged."""
+
+    episodes: int = 4
+    """Datasets in a batch, from the narrowest to the widest."""
+
+    n_rows: int = 512
+    """Rows sketched, and as many fresh rows for the loss."""
+
+    clusters: tuple[int, int] = (4, 20)
+    """Fewest and most centroids of a batch, drawn log-uniformly."""
+
+    sizes: tuple[int, int] = (200, 2000)
+    """Smallest and largest sketch of a batch, drawn log-uniformly."""
+
+    synthetic: int = 0
+    """Datasets of Gaussian clusters to train on beside the others; a quarter as many,
+    and one at least, are added to those held out."""
+
+    kmeans: float = 1.0
+    """Weight of the k-means loss: the log of its ratio to that of Lloyd's centroids."""
+
+    hungarian: float = 0.0
+    """Weight of the Hungarian loss to Lloyd's centroids, over their k-means loss."""
+
+    backward_steps: int = 10
+    """Last steps of the descent that a gradient flows through."""
+
+    epsilon: float | None = None
+    """Train with the noise of a release at this ε; None for no noise."""
+
+    delta: float = 0.01
+    """δ of that release."""
+
+    released_rows: int = 60_000
+    """Rows of the dataset whose release is imitated."""
+
+    search_steps: int = 0
+    """Evaluations of NGOpt before any gradient step, over all choices: of the learned
+    numbers, and of the law that W of the paper's form is drawn from."""
+
+    matrix_steps: int = 0
+    """Evaluations after those, of the entries of W, for the paper's form."""
+
+    search_batches: int = 6
+    """Batches of one evaluation."""
+
+    activations: Sequence[Activation] = ("fourier",)
+    """What NGOpt chooses among; those without Gaussian atoms with points."""
+
+    optimisers: Sequence[InnerOptimiser] = ("adam", "sgd")
+    """What NGOpt chooses among."""
+
+    def __post_init__(self) -> None:
+        _require_known("activations", self.activations, get_args(Activation))
+        _require_known("optimisers", self.optimisers, get_args(InnerOptimiser))
+        for name in set(UNBOUNDED).intersection(self.activations):
+            if self.epsilon is not None:
+                raise ConfigError(
+                    f"{name!r} has no norm bound: leave it out with epsilon."
+                )
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, object]) -> Self:
+        """Build from a table of a TOML file; unknown keys are refused."""
+        return spec_from_dict(cls, fields)
 
 
 @final
@@ -59,6 +135,32 @@ class ClusteringEpisodes:
 
     noise_seed: int
     """Seed of the noise of a release."""
+
+    def parts(self) -> list[tuple[Tensor, Self]]:
+        """Narrow episodes and wide ones apart, each with its places in the batch.
+
+        Narrow ones are padded to the widest of them alone: most of the work is saved.
+        """
+        is_narrow = self.n_features <= _NARROW_EPISODE
+        return [
+            (places, self._at(places))
+            for places in (is_narrow.nonzero()[:, 0], (~is_narrow).nonzero()[:, 0])
+            if len(places)
+        ]
+
+    def _at(self, places: Tensor) -> Self:
+        counts = self.n_features[places]
+        width = int(counts.max())
+        return replace(
+            self,
+            support=self.support[places, :, :width],
+            query=self.query[places, :, :width],
+            n_features=counts,
+            directions=self.directions[places, :width],
+            positions=self.positions[places],
+            start=self.start[places, :, :width],
+            reference=self.reference[places, :, :width],
+        )
 
 
 def draw_episodes(
@@ -121,10 +223,11 @@ def _unit_rows(
 ) -> NDArray[np.float32]:
     """Random rows and up to 196 random features that vary, scaled to [-1, 1].
 
-    The first and second half share no row, as long as there are enough.
+    Features keep their order. The first and second half share no row, as long as there
+    are enough.
     """
     low, high = _bounds(data)
-    varying = rng.permutation(np.flatnonzero(high > low))[:MAX_PADDED]
+    varying = np.sort(rng.permutation(np.flatnonzero(high > low))[:MAX_PADDED])
     order = rng.permutation(data.n_rows)
     half = max(1, min(n_rows // 2, data.n_rows // 2))
     chosen = [np.resize(part, n_rows // 2) for part in (order[:half], order[-half:])]
@@ -158,3 +261,12 @@ def padded_width(data: MetaDataset) -> int:
 def log_uniform(low: int, high: int, rng: np.random.Generator) -> int:
     """A whole number whose logarithm is uniform between two others."""
     return round(math.exp(rng.uniform(math.log(low), math.log(high))))
+
+
+def _require_known(name: str, found: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [value for value in found if value not in known]
+    if isinstance(found, str) or unknown:
+        got = found if isinstance(found, str) else unknown[0]
+        raise ConfigError(
+            f"{name} must be a list of some of {', '.join(known)}; got {got!r}."
+        )

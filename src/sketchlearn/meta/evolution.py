@@ -1,19 +1,21 @@
 """Training without gradients: Nevergrad's NGOpt over weights and settings.
 
 One worker and a continuous space, where NGOpt is known to work; choices such as an
-activation are tried one after the other, each with its share of the budget. Use it
-for hundreds to a few thousand numbers.
+activation are tried one after the other, each with its share of the budget. A search
+is a function of its settings and of what it measured: one that was killed asks for the
+same candidates again and reads what it had measured from its record.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -24,65 +26,15 @@ from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.interrupt import catch_interrupt
 from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.search_record import SearchRecord
+from sketchlearn.meta.search_space import SearchSpace, Setting
 
-__all__ = ["EvolveResult", "SearchSpace", "evolve"]
+__all__ = ["EvolveResult", "evolve"]
 
 _WORST = 1e20
 """What NGOpt is told of a loss that is not finite; it warns of larger numbers."""
 
-Setting = float | str
 Configure = Callable[[nn.Module, Mapping[str, Setting]], None]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class SearchSpace:
-    """Settings searched beside the weights.
-
-    Examples
-    --------
-    >>> space = SearchSpace(
-    ...     choices={"activation": ["relu", "cos"]}, log_scalars={"rate": (1e-4, 1.0)}
-    ... )
-    >>> list(space.cells())
-    [{'activation': 'relu'}, {'activation': 'cos'}]
-    >>> round(space.scalars_at([0.0])["rate"], 6)
-    0.01
-    """
-
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Alternatives by name; every combination is searched on its own."""
-
-    log_scalars: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Positive numbers by name with the range to search, on a log scale."""
-
-    weight_scale: float = 0.1
-    """Typical size of a first change of a weight."""
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in self.log_scalars.items():
-            if not 0 < low < high < math.inf:
-                raise ConfigError(
-                    f"the range of {name!r} must be 0 < low < high; got {(low, high)}."
-                )
-        empty = [name for name, values in self.choices.items() if not values]
-        if empty:
-            raise ConfigError(f"choice {empty[0]!r} has no alternatives; give some.")
-
-    def cells(self) -> Iterator[dict[str, Setting]]:
-        """Every combination of the choices."""
-        for values in itertools.product(*self.choices.values()):
-            yield dict(zip(self.choices, values, strict=True))
-
-    def scalars_at(self, point: Sequence[float] | NDArray[Any]) -> dict[str, Setting]:
-        """Log-scalars at a point of [-1, 1] each; 0 is the geometric middle."""
-        found: dict[str, Setting] = {}
-        for position, (name, (low, high)) in zip(
-            point, self.log_scalars.items(), strict=True
-        ):
-            share = (min(max(float(position), -1.0), 1.0) + 1) / 2
-            found[name] = low * (high / low) ** share
-        return found
 
 
 @final
@@ -97,13 +49,20 @@ class EvolveResult:
     """Choices and scalars that reached it."""
 
     evaluations: int
-    """Losses evaluated, over all combinations of choices."""
+    """Losses evaluated, over all combinations of choices and all resumptions."""
 
     seconds: float
-    """Time spent."""
+    """Time spent, over all resumptions."""
 
     history: tuple[Mapping[str, Any], ...]
     """One record per validation."""
+
+    tried: tuple[Mapping[str, Any], ...] = ()
+    """Every combination of choices with its own best score: what lost, and by how
+    much."""
+
+    is_interrupted: bool = False
+    """Whether Ctrl-C ended it before its time."""
 
 
 def evolve(
@@ -113,6 +72,8 @@ def evolve(
     *,
     space: SearchSpace | None = None,
     configure: Configure | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = True,
 ) -> EvolveResult:
     r"""Search weights (and settings) that lower the loss, by evaluations alone.
 
@@ -120,7 +81,7 @@ def evolve(
     ``validate_every``, ``accumulate`` (batches per evaluation) and ``seed``. All
     candidates of a search meet the same batches, so that they can be compared; which
     candidate is kept is decided on held-out datasets. Ctrl-C ends the search with the
-    best so far.
+    best that was validated.
 
     Parameters
     ----------
@@ -133,8 +94,14 @@ def evolve(
     space : SearchSpace, optional
         Settings to search beside the weights.
     configure : callable, optional
-        ``configure(model, settings)`` applies settings to the module; needed when
-        ``space`` has any.
+        ``configure(model, settings)`` applies settings to the module, whatever was
+        applied before; needed when ``space`` has any. It may set weights too, from
+        which the search then moves.
+    folder : path, optional
+        Keeps ``search.jsonl``, from which a search that was ended goes on.
+    resume : bool
+        Go on from the record in ``folder`` if there is one. With False a folder that
+        has one is refused.
 
     Examples
     --------
@@ -153,6 +120,7 @@ def evolve(
     space = space or SearchSpace()
     if (space.choices or space.log_scalars) and configure is None:
         raise ConfigError("space has settings; give configure(model, settings) too.")
+    record = SearchRecord(folder, _settings(config, space), resume=resume)
     search = _Search(model, problem, config, space, configure or _configure_nothing)
     cells = list(space.cells())
     share = replace(
@@ -160,18 +128,31 @@ def evolve(
         steps=None if config.steps is None else max(1, config.steps // len(cells)),
         seconds=None if config.seconds is None else config.seconds / len(cells),
     )
-    started = time.monotonic()
     with catch_interrupt() as asked, _forgiving_surrogate():
         for cell in cells:
-            search.run(cell, share, asked)
+            if not asked.is_set():
+                search.run(cell, share, record, asked)
     search.restore_best()
     return EvolveResult(
         best_score=search.best_score,
         settings=search.best_settings,
         evaluations=search.evaluations,
-        seconds=time.monotonic() - started,
+        seconds=record.seconds,
         history=tuple(search.history),
+        tried=tuple(search.tried),
+        is_interrupted=asked.is_set(),
     )
+
+
+def _settings(config: TrainConfig, space: SearchSpace) -> dict[str, Any]:
+    """All that the candidates depend on, but for the module and the problem."""
+    used = ("steps", "seconds", "validate_every", "accumulate", "seed")
+    version = import_extra("nevergrad", "train").__version__
+    return {
+        **{name: getattr(config, name) for name in used},
+        "space": asdict(space),
+        "nevergrad": version,
+    }
 
 
 @final
@@ -191,33 +172,40 @@ class _Search:
         self.nevergrad = import_extra("nevergrad", "train")
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.start = nn.utils.parameters_to_vector(self.weights).detach().clone()
-        rng = np.random.default_rng(config.seed)
-        drawn = [problem.draw(rng) for _ in range(config.accumulate)]
-        self.batches = beside(model, drawn)
         self.best_score, self.evaluations = math.inf, 0
         self.best_settings: dict[str, Setting] = {}
         self.best_weights: Tensor = self.start
         self.history: list[dict[str, Any]] = []
+        self.tried: list[dict[str, Any]] = []
+
+    @cached_property
+    def batches(self) -> list[Any]:
+        """What every candidate is tried on."""
+        rng = np.random.default_rng(self.config.seed)
+        drawn = [self.problem.draw(rng) for _ in range(self.config.accumulate)]
+        return beside(self.model, drawn)
 
     def run(
-        self, cell: dict[str, Setting], share: TrainConfig, asked: threading.Event
+        self,
+        cell: dict[str, Setting],
+        share: TrainConfig,
+        record: SearchRecord,
+        asked: threading.Event,
     ) -> None:
-        """Search one combination of choices, unless asked to stop."""
-        optimizer = self._optimizer(share)
-        deadline = time.monotonic() + (share.seconds or math.inf)
-        n_scalars = len(self.space.log_scalars)
-        self._judge(np.zeros(n_scalars + len(self.start)), cell)
+        """Search one combination of choices, until asked to stop."""
+        optimizer, first = self._optimizer(share), record.seconds
+        self.tried.append({**cell, "score": math.inf})
+        self._judge(np.zeros(self._size), cell, record)
         for evaluation in itertools.count(1):
             candidate = optimizer.ask()
-            optimizer.tell(candidate, self._loss(candidate.value, cell))
+            optimizer.tell(candidate, self._loss(candidate.value, cell, record))
             self.evaluations += 1
-            over = (
-                evaluation == share.steps
-                or time.monotonic() >= deadline
-                or asked.is_set()
-            )
+            if asked.is_set():
+                return
+            spent = record.seconds - first
+            over = evaluation == share.steps or spent >= (share.seconds or math.inf)
             if over or evaluation % share.validate_every == 0:
-                self._judge(optimizer.provide_recommendation().value, cell)
+                self._judge(optimizer.provide_recommendation().value, cell, record)
             if over:
                 return
 
@@ -228,10 +216,9 @@ class _Search:
         self.model.eval()
 
     def _optimizer(self, share: TrainConfig) -> Any:
-        size = len(self.space.log_scalars) + len(self.start)
-        array = self.nevergrad.p.Array(init=np.zeros(size))
+        array = self.nevergrad.p.Array(init=np.zeros(self._size))
         array.random_state.seed(share.seed % 2**32)
-        budget = share.steps or 10 * size
+        budget = share.steps or 10 * self._size
         return self.nevergrad.optimizers.NGOpt(array, budget=budget, num_workers=1)
 
     def _apply(
@@ -239,28 +226,57 @@ class _Search:
     ) -> dict[str, Setting]:
         n_scalars = len(self.space.log_scalars)
         settings = {**cell, **self.space.scalars_at(point[:n_scalars])}
+        nn.utils.vector_to_parameters(self.start.clone(), self.weights)
         self.configure(self.model, settings)
-        change = torch.as_tensor(point[n_scalars:]).to(self.start)
-        moved = self.start + self.space.weight_scale * change
-        nn.utils.vector_to_parameters(moved, self.weights)
+        if self.space.weight_scale:
+            first = nn.utils.parameters_to_vector(self.weights)
+            change = torch.as_tensor(point[n_scalars:]).to(first)
+            moved = first + self.space.weight_scale * change
+            nn.utils.vector_to_parameters(moved, self.weights)
         self.model.eval()
         return settings
 
-    def _loss(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> float:
-        self._apply(point, cell)
-        with torch.no_grad():
-            losses = [float(self.problem.loss(self.model, b)) for b in self.batches]
-        mean = float(np.mean(losses))
+    @property
+    def _size(self) -> int:
+        """Numbers that are searched."""
+        n_weights = len(self.start) if self.space.weight_scale else 0
+        return len(self.space.log_scalars) + n_weights
+
+    def _loss(
+        self,
+        point: NDArray[np.float64],
+        cell: dict[str, Setting],
+        record: SearchRecord,
+    ) -> float:
+        def measure() -> dict[str, float]:
+            self._apply(point, cell)
+            with torch.no_grad():
+                losses = [float(self.problem.loss(self.model, b)) for b in self.batches]
+            return {"loss": float(np.mean(losses))}
+
+        mean = record.recall("evaluation", measure)["loss"]
         return mean if math.isfinite(mean) else _WORST
 
-    def _judge(self, point: NDArray[np.float64], cell: dict[str, Setting]) -> None:
+    def _judge(
+        self,
+        point: NDArray[np.float64],
+        cell: dict[str, Setting],
+        record: SearchRecord,
+    ) -> None:
         """Validate a candidate and keep it if it is the best."""
         settings = self._apply(point, cell)
-        with torch.no_grad():
-            figures = self.problem.validate(self.model)
+
+        def measure() -> dict[str, float]:
+            with torch.no_grad():
+                return self.problem.validate(self.model)
+
+        figures = record.recall("validation", measure)
         self.history.append({"evaluations": self.evaluations, **settings, **figures})
-        if figures["score"] < self.best_score or len(self.history) == 1:
-            self.best_score, self.best_settings = figures["score"], settings
+        score = figures["score"]
+        if score < self.tried[-1]["score"]:
+            self.tried[-1]["score"] = score
+        if score < self.best_score or len(self.history) == 1:
+            self.best_score, self.best_settings = score, settings
             vector = nn.utils.parameters_to_vector(self.weights)
             self.best_weights = vector.detach().clone()
 

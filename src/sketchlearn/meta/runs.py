@@ -145,8 +145,9 @@ def train_run(
 ) -> TrainedRun:
     """Train what a configuration describes; arguments as for ``train``.
 
-    A search without gradients comes first where the task has one. It is a function of
-    the configuration alone, so that a resumed training starts from the same model.
+    A search without gradients comes first where the task has one. What it measured is
+    kept in the folder and not measured again, so that a resumed training starts from
+    the same model. Ctrl-C during the search ends the run before its first step.
     Which dataset is being read is said on the standard error stream.
 
     Parameters
@@ -164,24 +165,34 @@ def train_run(
         start_from = _thawed_state(run.model, finished)
     searched = None
     if run.task.search is not None:
-        searched = run.task.search(run.model, run.problem, config.train)
-    result = train(
-        run.model,
-        run.problem,
-        config.train,
-        folder=folder,
-        resume=resume,
-        start_from=start_from,
-    )
+        searched = run.task.search(
+            run.model, run.problem, config.train, folder=folder, resume=resume
+        )
+    if searched is not None and searched.is_interrupted:
+        result = TrainResult(searched.best_score, 0, 0, 0.0, "interrupt", 0, ())
+    else:
+        result = train(
+            run.model,
+            run.problem,
+            config.train,
+            folder=folder,
+            resume=resume,
+            start_from=start_from,
+        )
     card = _card(config, run, result)
     if finished is not None:
         card["started_from"] = {"model": finished.model, "checksum": finished.digest}
     if searched is not None:
         card["search"] = {
+            "optimizer": "NGOpt",
+            "seed": config.train.seed,
             "evaluations": searched.evaluations,
-            "score": searched.best_score,
+            "score": _finite(searched.best_score),
             "seconds": round(searched.seconds, 1),
             "settings": dict(searched.settings),
+            "tried": [
+                {**cell, "score": _finite(cell["score"])} for cell in searched.tried
+            ],
         }
     return TrainedRun(run.model, card, result, searched)
 
@@ -226,7 +237,6 @@ def _thawed_state(model: Any, weights: Weights) -> Mapping[str, Tensor]:
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
     """What to know of the weights: task, data, settings, seed, time and results."""
-    score = result.best_score if math.isfinite(result.best_score) else None
     return {
         "task": config.task,
         "sketchlearn": __version__,
@@ -236,5 +246,13 @@ def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
         "steps": result.steps,
         "seconds": round(result.seconds, 1),
         "stopped": result.stopped,
-        "validation": {"best_step": result.best_step, "score": score},
+        "validation": {
+            "best_step": result.best_step,
+            "score": _finite(result.best_score),
+        },
     }
+
+
+def _finite(score: float) -> float | None:
+    """A score as JSON can have it."""
+    return score if math.isfinite(score) else None

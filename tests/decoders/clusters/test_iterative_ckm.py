@@ -5,7 +5,7 @@ import pytest
 
 from sketchlearn import FourierFeatures, Scaling, sketch_rows
 from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
-from sketchlearn.decoders.clusters.ckm_units import draw_units
+from sketchlearn.decoders.clusters.ckm_units import MatrixLaw, draw_units
 from sketchlearn.decoders.clusters.iterative_ckm import IterativeCKM
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import ActivationFeatures
@@ -147,6 +147,29 @@ def test_numbers_of_another_model_are_refused():
         IterativeCKM(model.spec, less)
     with pytest.raises(FeatureMapError, match=r"'weight' .* expected \(196, 10\)"):
         IterativeCKM(CKMSpec(sketch_size=20), model.tensors)
+
+
+def test_columns_of_the_matrix_have_the_radii_of_their_law():
+    law = MatrixLaw(radius=3.0, spread=0.5)
+    lengths = np.linalg.norm(law.draw(4000, np.random.default_rng(0)), axis=0)
+    assert np.median(lengths) == pytest.approx(3, rel=0.05)
+    assert np.log(lengths).std() == pytest.approx(0.5, rel=0.05)
+
+
+def test_few_units_are_the_first_of_many():
+    few, many = (MatrixLaw().draw(n, np.random.default_rng(1)) for n in (5, 50))
+    assert np.array_equal(few, many[:, :5])
+
+
+def test_early_features_weigh_more_and_neighbours_of_the_smooth_part_are_alike():
+    rng = np.random.default_rng(2)
+    sizes = np.square(MatrixLaw(falloff=1.0, share=1e-9).draw(3000, rng)).mean(axis=1)
+    ratios = (sizes[30:] / sizes[30]) ** 0.5
+    assert np.allclose(ratios, 31 / np.arange(31, 197), rtol=0.15)
+    smooth = MatrixLaw(falloff=0.0, share=1e9, length=8.0).draw(3000, rng)
+    for step in (1, 8):
+        together = np.mean(smooth[step:] * smooth[:-step]) / np.mean(smooth**2)
+        assert together == pytest.approx(np.exp(-step / 8), rel=0.1)
 
 
 def test_sketches_and_settings_that_do_not_fit_are_refused():

@@ -12,16 +12,21 @@ from click.testing import CliRunner
 from paper_folder import write_paper_folder
 from sketchlearn.cli.app import main
 from sketchlearn.errors import ConfigError, RowsError
-from sketchlearn.experiments.kmeans import figures, privacy
+from sketchlearn.experiments.kmeans import figures, methods, privacy
 from sketchlearn.experiments.kmeans.comparison import (
     KMeansResults,
     evaluate_clusterings,
     ratio_table,
     summary_tables,
 )
-from sketchlearn.experiments.kmeans.figures import draw_private_ratios
+from sketchlearn.experiments.kmeans.figures import (
+    draw_errors,
+    draw_private_ratios,
+    draw_ratios,
+)
 from sketchlearn.experiments.kmeans.methods import (
     KMEANS_METHODS,
+    LLOYD_LABEL,
     ClusterMethod,
     fourier_plan,
     kmeans_method,
@@ -134,12 +139,65 @@ def test_every_method_finds_more_than_the_mean_of_ten_far_clusters(name):
     rows = places[rng.integers(10, size=600)] + 0.01 * rng.normal(size=(600, 1))
     rows = rows.clip(0, 1)
     method = kmeans_method(name)
-    centres = method.centers(rows, method.only_size or 60, 0)
+    centres = method.centers(rows, 60, 0)
     assert np.isfinite(centres).all()
     at_mean = inertia(rows, kmeans_method("mean").centers(rows, 60, 0))
     # A matrix for 196 features sees little of the first alone.
-    share = 0.5 if name == "ckm-196" else 0.3
+    share = 0.5 if name == "ckm-paper" else 0.3
     assert inertia(rows, centres) < share * at_mean
+
+
+@pytest.mark.parametrize(("n_features", "n_landmarks"), [(1, 30), (4, 12), (99, 1)])
+def test_landmarks_are_counted_as_rows_and_there_is_one_at_least(
+    monkeypatch, n_features, n_landmarks
+):
+    seen = []
+
+    def stop(landmarks, **settings):
+        seen.append(len(landmarks))
+        raise RowsError("seen")
+
+    monkeypatch.setattr(methods, "NystromFeatures", stop)
+    rows = np.random.default_rng(0).uniform(size=(300, n_features))
+    with pytest.raises(RowsError, match="seen"):
+        kmeans_method("ompr-nystrom").centers(rows, 60, 0)
+    assert seen == [n_landmarks]
+
+
+def test_errors_are_ratios_times_those_of_lloyd_averaged_over_all_sets():
+    def moved(rows, size, seed):
+        return MIDDLES + 1
+
+    other = ClusterSet("other", PAIRS.rows / 10)
+    results = evaluate_clusterings(
+        [PAIRS, other], [ClusterMethod("ours", moved, False)], sizes=(20,)
+    )
+    expected = [inertia(one.rows, MIDDLES + 1) / 20 for one in (PAIRS, other)]
+    assert results.lloyd["pairs"] == pytest.approx(0.25)
+    assert results.mean_errors("ours", [20]) == pytest.approx([np.mean(expected)])
+    assert np.isnan(results.mean_errors("ours", [50])).all()
+
+
+def test_the_papers_figure_has_its_sizes_and_lloyd_beside(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(
+        figures, "draw_lines", lambda panels, path, **options: drawn.extend(panels)
+    )
+    ratios = {"ckm-paper": {"a": {20: 3.0, 1000: 2.0}, "b": {20: 2.0, 1000: 2.0}}}
+    ratios["amp"] = {"a": {1000: 2.0}}
+    results = KMeansResults(
+        {"a": (9, 2), "b": (9, 2)}, (20, 1000), ratios, {}, lloyd={"a": 1.0, "b": 4.0}
+    )
+    draw_errors(results, tmp_path / "errors.png")
+    for panel, values in zip(drawn, ([5.5, 2.5], [2.5, 1.0]), strict=True):
+        labels = [line.label for line in panel.lines]
+        assert labels == [KMEANS_METHODS["ckm-paper"], LLOYD_LABEL]
+        assert [line.y for line in panel.lines] == [[value] for value in values]
+    drawn.clear()
+    draw_ratios(results, tmp_path / "ratios.png")
+    assert all(line.x == [1000] for panel in drawn for line in panel.lines)
+    none = KMeansResults({"a": (9, 2)}, (1000,), {"ours": {}}, {}, lloyd={"a": 1.0})
+    assert draw_errors(none, tmp_path / "errors.png") is None
 
 
 def test_message_passing_returns_ten_finite_centres_even_where_it_fails():
@@ -218,13 +276,14 @@ def test_both_trainings_of_iterative_ckm_share_a_panel(monkeypatch, tmp_path):
 def test_plans_refuse_what_does_not_exist():
     with pytest.raises(ConfigError, match="no method 'magic'"):
         KMeansPlan(methods=("magic",))
-    with pytest.raises(ConfigError, match="from 50 on"):
-        KMeansPlan(sizes=(20, 1000))
+    with pytest.raises(ConfigError, match="from 20 on"):
+        KMeansPlan(sizes=(10, 1000))
 
 
 def test_slow_methods_run_everywhere_only_if_asked():
     plan, slow = KMeansPlan(), kmeans_method("amp")
     narrow = replace(PAIRS, name="diabetes")
+    assert not plan.why_left_out(slow, PAIRS, 500)
     assert plan.why_left_out(slow, PAIRS, 1000)
     assert plan.why_left_out(slow, narrow, 5000)
     assert not plan.why_left_out(slow, narrow, 1000)
@@ -232,11 +291,12 @@ def test_slow_methods_run_everywhere_only_if_asked():
     assert not replace(plan, complete=True).why_left_out(slow, PAIRS, 5000)
 
 
-def test_a_method_of_one_size_is_left_out_at_others_and_the_note_says_why():
-    plan, padded = KMeansPlan(complete=True), kmeans_method("ckm-196")
-    assert padded.only_size == 1000
-    assert plan.why_left_out(padded, PAIRS, 1000) is None
-    assert plan.why_left_out(padded, PAIRS, 2000) == "it has 1000 numbers only"
+def test_a_method_is_left_out_beyond_its_largest_size_and_the_note_says_why():
+    plan, printed = KMeansPlan(complete=True), kmeans_method("ckm-paper")
+    assert printed.largest_size == 500
+    assert plan.why_left_out(printed, PAIRS, 20) is None
+    assert plan.why_left_out(printed, PAIRS, 500) is None
+    assert plan.why_left_out(printed, PAIRS, 1000) == "it has 500 numbers at most"
     slow = KMeansPlan().why_left_out(kmeans_method("amp"), PAIRS, 2000)
     assert slow == "slow (--complete runs them)"
 
@@ -249,7 +309,13 @@ def test_reproduce_kmeans_writes_tables_and_figures_and_keeps_former_results(fol
     assert KMEANS_METHODS["ours"] in first.stdout
     assert (output / "tables.txt").read_text() == first.stdout
     figures = sorted(path.name for path in output.glob("*.png"))
-    assert figures == ["ratios.png", "times.png"]
+    assert figures == ["errors.png", "times.png"]
+    more = run(
+        *command[:-1], folder / "more", "--methods", "ours", "--sizes", "50,1000"
+    )
+    assert more.exit_code == 0, more.output
+    figures = sorted(path.name for path in (folder / "more").glob("*.png"))
+    assert figures == ["errors.png", "ratios.png", "times.png"]
     written = json.loads((output / "results.json").read_text())
     assert list(written["ratios"]["ours"]) == ["diabetes"]
     again = run(*command)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias, final
+from typing import Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.decoders.clusters.descent import InnerOptimiser, descend
+from sketchlearn.decoders.clusters.descent import (
+    InnerOptimiser,
+    InnerSchedule,
+    descend,
+)
 from sketchlearn.decoders.clusters.pullback import activate
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, quote
 from sketchlearn.features.activation import Activation
 
 __all__ = [
@@ -84,13 +88,32 @@ class CKMSpec:
 
     sketch_size: int = 0
     """0 learns a law of W, for any sizes. Another size learns W itself, as the paper
-    does, for that size and up to 196 features: fewer are padded with zeros."""
+    does, for up to 196 features (fewer are padded with zeros) and up to that size:
+    smaller sketches have the first of its units."""
 
     atoms: Atoms = "gaussian"
     """What a cluster is: a Gaussian, all with the same variances, found in the descent;
     or a point, as in the paper."""
 
+    schedule: InnerSchedule = "cosine"
+    """How the size of a step goes on; the paper's is constant."""
+
+    is_pulled: bool = True
+    """Whether centroids are pulled to where the descent begins; the paper's are not."""
+
     def __post_init__(self) -> None:
+        choices = {
+            "activation": get_args(Activation),
+            "optimiser": get_args(InnerOptimiser),
+            "atoms": get_args(Atoms),
+            "schedule": get_args(InnerSchedule),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise FeatureMapError(
+                    f"{name} must be one of {', '.join(known)}; got "
+                    f"{quote(getattr(self, name))}."
+                )
         if self.atoms == "gaussian" and self.activation not in DAMPED:
             raise FeatureMapError(
                 f"Gaussian atoms need one of the activations {', '.join(DAMPED)}; got "

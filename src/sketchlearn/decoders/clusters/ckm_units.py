@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FIRST_VALUES", "MAX_PADDED", "draw_units", "first_weight"]
+__all__ = ["FIRST_VALUES", "MAX_PADDED", "MatrixLaw", "draw_units"]
 
 MAX_PADDED = 196
 """Features that rows of the paper's form are padded to."""
@@ -37,10 +39,50 @@ def draw_units(
     return directions, rng.standard_normal(n_units, np.float32)
 
 
-def first_weight(n_units: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """W to begin with: early features weigh more, so that narrow rows are seen."""
-    directions, positions = draw_units(MAX_PADDED, n_units, rng)
-    uneven = directions / np.sqrt(np.arange(1.0, MAX_PADDED + 1))[:, None]
-    spread = math.exp(FIRST_VALUES["spread"]) * positions.astype(np.float64)
-    weight: NDArray[np.float64] = uneven / np.linalg.norm(uneven, axis=0)
-    return weight * np.exp(FIRST_VALUES["radius"] + spread)
+@final
+@dataclass(frozen=True, kw_only=True)
+class MatrixLaw:
+    r"""How W of the paper's form is drawn, before its entries are searched.
+
+    A column is a vector of random direction and of length
+    :math:`R\,e^{s q}`, q standard normal. Before it gets that length, entry i is
+
+    .. math:: i^{-f} a_i + g\, b_i
+
+    with white a and with b correlated as :math:`e^{-|i - j| / \ell}`: early features
+    weigh more, so that narrow rows are seen, and neighbours of wide rows are seen
+    together, as far as their order means anything.
+
+    Examples
+    --------
+    >>> MatrixLaw().draw(500, np.random.default_rng(0)).shape
+    (196, 500)
+    """
+
+    radius: float = 2.0
+    """R."""
+
+    spread: float = 0.3
+    """s."""
+
+    falloff: float = 0.7
+    """f."""
+
+    share: float = 0.2
+    """g."""
+
+    length: float = 10.0
+    """:math:`\\ell`, in features."""
+
+    def draw(self, n_units: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """W, of shape (196, n_units); fewer units are the first of more."""
+        drawn = rng.standard_normal((n_units, 2 * MAX_PADDED + 1))
+        white, noise, positions = np.split(drawn.T, [MAX_PADDED, 2 * MAX_PADDED])
+        smooth, kept = noise, math.exp(-1 / self.length)
+        for i in range(1, MAX_PADDED):
+            smooth[i] = kept * smooth[i - 1] + math.sqrt(1 - kept**2) * noise[i]
+        places = np.arange(1.0, MAX_PADDED + 1)[:, None]
+        mixed = places**-self.falloff * white + self.share * smooth
+        lengths = self.radius * np.exp(self.spread * positions)
+        weight: NDArray[np.float64] = mixed * lengths / np.linalg.norm(mixed, axis=0)
+        return weight

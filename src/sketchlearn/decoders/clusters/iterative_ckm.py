@@ -31,8 +31,8 @@ from sketchlearn.decoders.clusters.ckm_descent import (
 from sketchlearn.decoders.clusters.ckm_units import (
     FIRST_VALUES,
     MAX_PADDED,
+    MatrixLaw,
     draw_units,
-    first_weight,
 )
 from sketchlearn.decoders.clusters.descent import descend
 from sketchlearn.errors import FeatureMapError
@@ -76,7 +76,8 @@ class IterativeCKM:
     where :math:`\lambda` is a law of d and m like R, times the variance that features
     have under the one Gaussian, on average over them: rows of small spread are pulled
     as little as they move the sketch. With ``atoms="point"``, v and :math:`\mu` are
-    zero and :math:`\tau` is one: the paper's objective with a pull.
+    zero and :math:`\tau` is one: the paper's objective, with a pull unless
+    ``is_pulled`` is false.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ class IterativeCKM:
             _LEARNED + name: np.array(start) for name, start in FIRST_VALUES.items()
         }
         if spec.sketch_size:
-            tensors[_WEIGHT] = first_weight(
+            tensors[_WEIGHT] = MatrixLaw().draw(
                 spec.n_units(spec.sketch_size), np.random.default_rng(seed)
             )
         return cls(spec, tensors)
@@ -141,7 +142,7 @@ class IterativeCKM:
         """W, shape (n_features, n_units), from what :func:`draw_units` drew."""
         d, n_units = directions.shape
         if self.spec.sketch_size:
-            return self.tensors[_WEIGHT][:d]
+            return self.tensors[_WEIGHT][:d, :n_units]
         law = self.learned
         radii = np.exp(math.exp(law["spread"]) * positions.astype(np.float64))
         common = self._by_sizes("radius", n_units, d)
@@ -155,9 +156,11 @@ class IterativeCKM:
         spec, learned = self.spec, self.learned
         k, d = start.shape[-2:]
         center, unit = fit_frame(spec, target, matrix, self.tuning)
-        damping = damp(unit[0] ** 2, np.square(matrix))
-        scatter = 1 - float(np.square(damping).mean())
-        pull = scatter * self._by_sizes("pull", matrix.shape[1], d) / (k * d)
+        pull = 0.0
+        if spec.is_pulled:
+            damping = damp(unit[0] ** 2, np.square(matrix))
+            scatter = 1 - float(np.square(damping).mean())
+            pull = scatter * self._by_sizes("pull", matrix.shape[1], d) / (k * d)
         objective = CKMObjective(
             spec, target, matrix, center, unit, pull, tuning=self.tuning
         )
@@ -165,10 +168,10 @@ class IterativeCKM:
         point = descend(
             objective.slope,
             np.concatenate([math.exp(learned["initial_std"]) * start, spread], axis=-2),
-            rate=min(math.exp(learned["rate"]), self.tuning.max_rate),
+            rate=self._rate(k, len(target)),
             n_steps=spec.n_steps,
             optimiser=spec.optimiser,
-            schedule="cosine",
+            schedule=spec.schedule,
         )
         with np.errstate(over="ignore", invalid="ignore"):
             return objective.fit_at(point)
@@ -208,6 +211,13 @@ class IterativeCKM:
         """The model that weights of kind ``"iterative-ckm"`` belong to."""
         return cls(spec_from_dict(CKMSpec, weights.spec), weights.tensors)
 
+    def _rate(self, n_clusters: int, size: int) -> float:
+        """Of a plain step, for k times the mean over features of squared distances."""
+        rate = math.exp(self.learned["rate"])
+        if self.spec.optimiser == "sgd":
+            return rate * n_clusters / size
+        return min(rate, self.tuning.max_rate)
+
     def _by_sizes(self, name: str, n_units: int, n_features: int) -> float:
         """A positive number that depends on the sizes: the radius or the pull."""
         prefix = "" if name == "radius" else f"{name}_"
@@ -220,10 +230,10 @@ class IterativeCKM:
     def _require_sizes(self, n_features: int, sketch_size: int) -> None:
         require_positive_int("n_features", n_features)
         size = self.spec.sketch_size
-        if size and (n_features > MAX_PADDED or sketch_size != size):
+        if size and (n_features > MAX_PADDED or sketch_size > size):
             raise FeatureMapError(
-                f"this model sketches up to {MAX_PADDED} features into {size} numbers; "
-                f"got n_features={n_features} and sketch_size={sketch_size}."
+                f"this model sketches up to {MAX_PADDED} features into up to {size} "
+                f"numbers; got n_features={n_features} and sketch_size={sketch_size}."
             )
         if (
             require_positive_int("sketch_size", sketch_size) % 2

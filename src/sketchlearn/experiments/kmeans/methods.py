@@ -1,10 +1,12 @@
 r"""Every way to get k centers from m numbers: ours, and the classical decoders.
 
-All of them see rows in [0, 1] and may keep means and variances beside the m numbers.
-The scale of the classical sketches is estimated from the rows, which is not counted;
-nor are the landmarks of Nyström sketches, which are m whole rows. In d dimensions, rows
-of a cluster are :math:`\sqrt d` of its width apart, so that Gaussian kernels are made
-wider by as much; frequencies of adapted radius need no such correction.
+All of them see rows in [0, 1]; ours keeps means and variances beside the m numbers. The
+scale of the classical sketches is estimated from the rows, which is not counted. The
+landmarks of Nyström sketches are whole rows and counted as such (paper, section 4.2):
+n of them and their n features are n (d + 1) numbers, but there is one at least. In d
+dimensions, rows of a cluster are :math:`\sqrt d` of its width apart, so that Gaussian
+kernels are made wider by as much; frequencies of adapted radius need no such
+correction.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from sketchlearn.registry import load_model
 
 __all__ = [
     "KMEANS_METHODS",
+    "LLOYD_LABEL",
     "OUR_KMEANS",
     "ClusterMethod",
     "fourier_plan",
@@ -52,17 +55,20 @@ KMEANS_METHODS: dict[str, str] = {
     "ompr-gaussian-rff": "CL-OMPR, Gaussians, Gaussian law",
     "ompr-dirac": "CL-OMPR, points, adapted radius",
     "ompr-dirac-rff": "CL-OMPR, points, Gaussian law",
-    "ompr-nystrom": "CL-OMPR, Gaussians, Nyström",
+    "ompr-nystrom": "CL-OMPR, Gaussians, Nyström (landmarks counted)",
     "amp": "CL-AMP, adapted radius",
     "unrolled": "Iterative CKM, not trained",
-    "ckm": "Iterative CKM, meta-trained",
-    "ckm-196": "Iterative CKM, 196 padded features",
+    "ckm-paper": "Iterative CKM as printed",
+    "ckm": "Iterative CKM, learned law and Gaussians",
     "mean": "all centers at the mean",
 }
 """Labels of all methods by name."""
 
-_FAST = (OUR_KMEANS, "one-round", "ckm", "ckm-196", "mean")
-_ONLY_SIZES = {"ckm-196": 1000}
+LLOYD_LABEL = "Lloyd's algorithm"
+"""What they are compared with, which sees all rows."""
+
+_FAST = (OUR_KMEANS, "one-round", "ckm", "ckm-paper", "mean")
+_LARGEST_SIZES = {"ckm-paper": 500}
 _SCALE_ROWS = 5000
 _UNROLLED_STARTS = 4
 _LEAST_SCALE = 0.7
@@ -87,8 +93,8 @@ class ClusterMethod:
     is_slow: bool
     """Whether decoding a wide set takes minutes."""
 
-    only_size: int | None = None
-    """The sketch size it was trained for, if it has no other."""
+    largest_size: int | None = None
+    """The largest sketch it was trained for, if there is one."""
 
 
 def kmeans_method(name: str) -> ClusterMethod:
@@ -110,11 +116,11 @@ def kmeans_method(name: str) -> ClusterMethod:
         "amp": partial(_fourier, law="adapted", decoder=_messages),
         "unrolled": partial(_fourier, law="gaussian", decoder=_unrolled),
         "ckm": partial(_trained, model="kmeans-ckm"),
-        "ckm-196": partial(_trained, model="kmeans-ckm-196"),
+        "ckm-paper": partial(_trained, model="kmeans-ckm-paper"),
         "mean": _mean,
     }
     return ClusterMethod(
-        name, searches[name], name not in _FAST, only_size=_ONLY_SIZES.get(name)
+        name, searches[name], name not in _FAST, largest_size=_LARGEST_SIZES.get(name)
     )
 
 
@@ -163,7 +169,8 @@ def _fourier(
 def _nystrom(rows: Rows, size: int, seed: int) -> NDArray[np.float64]:
     scaling, d = _unit_scaling(rows), rows.shape[1]
     distinct = np.unique(rows, axis=0)
-    landmarks = np.random.default_rng(seed).permutation(distinct)[:size]
+    n_landmarks = max(1, size // (d + 1))
+    landmarks = np.random.default_rng(seed).permutation(distinct)[:n_landmarks]
     scale = d**0.5 * _scale(rows, scaling, seed)
     feature_map = NystromFeatures(landmarks, scale=scale, scaling=scaling)
     sketch = sketch_rows(rows, feature_map, progress=False)

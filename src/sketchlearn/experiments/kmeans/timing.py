@@ -1,4 +1,4 @@
-"""Time of k-means against the number of rows: ours, CL-OMPR and scikit-learn.
+"""Time of k-means against the number of rows: sketches and scikit-learn.
 
 Rows are unit Gaussian clusters around centers of standard deviation 3, in memory.
 """
@@ -28,7 +28,15 @@ __all__ = [
 
 COUNTS = (10_000, 100_000, 1_000_000)
 LLOYD = "lloyd"
-TIMED = (OUR_KMEANS, "one-round", "ompr-gaussian")
+TIMED = (
+    OUR_KMEANS,
+    "one-round",
+    "ckm-paper",
+    "ckm",
+    "ompr-gaussian",
+    "ompr-dirac-rff",
+    "ompr-nystrom",
+)
 """Methods whose time is measured by default."""
 
 
@@ -64,7 +72,7 @@ def measure_times(
     *,
     methods: Sequence[str] = TIMED,
     n_features: int = 10,
-    sketch_size: int = 1000,
+    sketch_size: int = 500,
     say: Callable[[str], object] = lambda text: None,
 ) -> TimingCurves:
     """Sketch and decode growing tables, and run Lloyd's algorithm on them.

@@ -6,9 +6,10 @@ to put it into.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from sketchlearn.discovery import values_declared
 from sketchlearn.meta.backend import nn
@@ -23,7 +24,21 @@ Builder = Callable[
     [RunConfig, Sequence[MetaDataset], Sequence[MetaDataset]],
     tuple[nn.Module, AbstractProblem],
 ]
-Search = Callable[[Any, Any, TrainConfig], EvolveResult | None]
+
+
+class Search(Protocol):
+    """How a task is searched before it is trained."""
+
+    def __call__(
+        self,
+        model: Any,
+        problem: Any,
+        config: TrainConfig,
+        *,
+        folder: str | os.PathLike[str] | None,
+        resume: bool,
+    ) -> EvolveResult | None:
+        """Search in place; None if the configuration asks for no search."""
 
 
 @final
@@ -38,8 +53,7 @@ class Task:
     """Module and problem of a configuration, its training and its held-out datasets."""
 
     search: Search | None = None
-    """Search in place before the training, of module, problem and settings of the
-    trainer; it returns None if the configuration asks for none."""
+    """What to search in place before the training, if anything."""
 
     takes_datasets: bool = True
     """Whether it learns from datasets; others draw all they need from a law."""

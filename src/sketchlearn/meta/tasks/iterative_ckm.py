@@ -9,108 +9,39 @@ gradients through the last steps of the unroll can refine them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self, cast, final
+from collections.abc import Sequence
+from typing import cast, final
 
 import numpy as np
 from typing_extensions import override
 
-from sketchlearn.decoders.clusters.ckm_descent import DAMPED, CKMSpec
-from sketchlearn.decoders.clusters.descent import InnerOptimiser
-from sketchlearn.errors import ConfigError
-from sketchlearn.features.activation import UNBOUNDED, Activation
+from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
+from sketchlearn.errors import ConfigError, FeatureMapError
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.ckm import TrainableCKM
+from sketchlearn.meta.ckm_search import AbstractClustering, evolve_ckm
 from sketchlearn.meta.clustering import (
+    ClusteringConfig,
     ClusteringEpisodes,
     draw_episodes,
     gaussian_dataset,
     log_uniform,
     padded_width,
 )
-from sketchlearn.meta.config import RunConfig, TrainConfig
+from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.descent import hungarian_loss, kmeans_loss
 from sketchlearn.meta.differentiable import activate
-from sketchlearn.meta.evolution import EvolveResult, SearchSpace, Setting, evolve
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem, beside
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.networks.forward import spec_from_dict
 
-__all__ = [
-    "ClusteringConfig",
-    "ClusteringProblem",
-    "build_ckm",
-    "evolve_ckm",
-]
+__all__ = ["ClusteringProblem", "build_ckm"]
 
 
 @final
-@dataclass(frozen=True)
-class ClusteringConfig:
-    """How episodes of clustering are drawn and judged."""
-
-    episodes: int = 4
-    """Datasets in a batch, from the narrowest to the widest."""
-
-    n_rows: int = 512
-    """Rows sketched, and as many fresh rows for the loss."""
-
-    clusters: tuple[int, int] = (4, 20)
-    """Fewest and most centroids of a batch, drawn log-uniformly."""
-
-    sizes: tuple[int, int] = (200, 2000)
-    """Smallest and largest sketch of a batch, drawn log-uniformly; the paper's form
-    has one size of its own."""
-
-    synthetic: int = 0
-    """Datasets of Gaussian clusters to train on beside the others; a quarter as many,
-    and one at least, are added to those held out."""
-
-    hungarian: float = 0.0
-    """Weight of the Hungarian loss to Lloyd's centroids beside the k-means loss."""
-
-    backward_steps: int = 10
-    """Last steps of the descent that a gradient flows through."""
-
-    epsilon: float | None = None
-    """Train with the noise of a release at this ε; None for no noise."""
-
-    delta: float = 0.01
-    """δ of that release."""
-
-    released_rows: int = 60_000
-    """Rows of the dataset whose release is imitated."""
-
-    search_steps: int = 0
-    """Evaluations of NGOpt before any gradient step, over all choices."""
-
-    search_batches: int = 6
-    """Batches of one evaluation."""
-
-    activations: Sequence[Activation] = ("fourier",)
-    """What NGOpt chooses among; those without Gaussian atoms with points."""
-
-    optimisers: Sequence[InnerOptimiser] = ("adam", "sgd")
-    """What NGOpt chooses among."""
-
-    def __post_init__(self) -> None:
-        for name in set(UNBOUNDED).intersection(self.activations):
-            if self.epsilon is not None:
-                raise ConfigError(
-                    f"{name!r} has no norm bound: leave it out with epsilon."
-                )
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> Self:
-        """Build from a table of a TOML file; unknown keys are refused."""
-        return spec_from_dict(cls, fields)
-
-
-@final
-class ClusteringProblem(AbstractProblem):
+class ClusteringProblem(AbstractClustering):
     """k-means of any dataset from its sketch alone, judged on fresh rows.
 
     Parameters
@@ -119,8 +50,6 @@ class ClusteringProblem(AbstractProblem):
         Nothing of one is in the other.
     config : ClusteringConfig
         How episodes are drawn.
-    sketch_size : int
-        Size of all sketches; 0 draws one for each batch.
     """
 
     def __init__(
@@ -128,15 +57,13 @@ class ClusteringProblem(AbstractProblem):
         training: Sequence[MetaDataset],
         held_out: Sequence[MetaDataset],
         config: ClusteringConfig,
-        *,
-        sketch_size: int = 0,
     ) -> None:
         require_apart(training, held_out)
-        self.config, self.sketch_size = config, sketch_size
+        self.config = config
         rng, n_held_out = np.random.default_rng(0), -(-config.synthetic // 4)
         drawn = [gaussian_dataset(rng) for _ in range(config.synthetic + n_held_out)]
         self.datasets = sorted([*training, *drawn[n_held_out:]], key=padded_width)
-        sizes = (sketch_size,) if sketch_size else config.sizes
+        middle = round(math.sqrt(math.prod(config.sizes))) // 2 * 2
         ordered = sorted([*held_out, *drawn[:n_held_out]], key=padded_width)
         n_clusters = round(math.sqrt(math.prod(config.clusters)))
         self._cases = [
@@ -147,7 +74,7 @@ class ClusteringProblem(AbstractProblem):
                 size=size,
                 rng=np.random.default_rng([i, size]),
             )
-            for size in sizes
+            for size in sorted({*config.sizes, middle})
             for i in range(0, len(ordered), config.episodes)
         ]
 
@@ -158,7 +85,7 @@ class ClusteringProblem(AbstractProblem):
         parts = np.array_split(np.arange(len(self.datasets)), count)
         drawn = [self.datasets[int(rng.choice(part))] for part in parts]
         n_clusters = log_uniform(*config.clusters, rng)
-        size = self.sketch_size or log_uniform(*config.sizes, rng) // 2 * 2
+        size = log_uniform(*config.sizes, rng) // 2 * 2
         return draw_episodes(
             drawn, n_rows=config.n_rows, n_clusters=n_clusters, size=size, rng=rng
         )
@@ -166,7 +93,7 @@ class ClusteringProblem(AbstractProblem):
     @override
     def loss(self, model: nn.Module, batch: ClusteringEpisodes) -> Tensor:
         centroids = self._decode(cast(TrainableCKM, model), batch)
-        loss = _excess(centroids, batch).mean()
+        loss = self.config.kmeans * _excess(centroids, batch).mean()
         if self.config.hungarian:
             scale = kmeans_loss(batch.query, batch.reference)
             apart = hungarian_loss(centroids, batch.reference) / scale
@@ -188,6 +115,15 @@ class ClusteringProblem(AbstractProblem):
 
     def _decode(self, model: TrainableCKM, batch: ClusteringEpisodes) -> Tensor:
         """Centroids from sketches; gradients, where wanted, of the last steps."""
+        width = batch.support.shape[-1]
+        found, places = [], []
+        for where, part in batch.parts():
+            centroids = self._decode_part(model, part)
+            found.append(nn.functional.pad(centroids, (0, width - centroids.shape[-1])))
+            places.append(where)
+        return torch.cat(found)[torch.cat(places).argsort()]
+
+    def _decode_part(self, model: TrainableCKM, batch: ClusteringEpisodes) -> Tensor:
         n_units = model.spec.n_units(batch.directions.shape[-1])
         matrix = model.matrix(
             batch.directions[..., :n_units],
@@ -224,58 +160,18 @@ def build_ckm(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[TrainableCKM, ClusteringProblem]:
     """Iterative CKM, neither searched nor trained yet, and its problem."""
-    spec = spec_from_dict(CKMSpec, config.model)
-    problem = ClusteringProblem(
-        training,
-        held_out,
-        ClusteringConfig.from_dict(config.problem),
-        sketch_size=spec.sketch_size,
-    )
+    try:
+        spec = spec_from_dict(CKMSpec, config.model)
+    except FeatureMapError as error:
+        raise ConfigError(f"[model]: {error}") from error
+    settings = ClusteringConfig.from_dict(config.problem)
+    if spec.sketch_size and spec.sketch_size < settings.sizes[1]:
+        raise ConfigError(
+            f"sizes go up to {settings.sizes[1]}, but sketch_size in [model] is "
+            f"{spec.sketch_size}: W has no units for larger sketches. Lower sizes."
+        )
+    problem = ClusteringProblem(training, held_out, settings)
     return TrainableCKM(spec, seed=config.train.seed), problem
-
-
-def evolve_ckm(
-    model: TrainableCKM, problem: ClusteringProblem, config: TrainConfig
-) -> EvolveResult | None:
-    """Search activation, optimiser and learned numbers with NGOpt, in place.
-
-    Parameters
-    ----------
-    model : TrainableCKM
-        Where the search starts; has the best found at the end.
-    problem : ClusteringProblem
-        Its configuration says what to choose among, and for how long; None is returned
-        if for no time.
-    config : TrainConfig
-        For its seed.
-    """
-    settings, spec = problem.config, model.spec
-    if not settings.search_steps:
-        return None
-    # One matrix has the units of one activation; a law has those of any.
-    activations = [spec.activation] if spec.sketch_size else settings.activations
-    space = SearchSpace(
-        choices={"activation": activations, "optimiser": settings.optimisers},
-        weight_scale=0.3,
-    )
-    budget = TrainConfig(
-        steps=settings.search_steps,
-        accumulate=settings.search_batches,
-        validate_every=10,
-        seed=config.seed,
-    )
-    return evolve(model, problem, budget, space=space, configure=_configure)
-
-
-def _configure(model: nn.Module, settings: Mapping[str, Setting]) -> None:
-    ckm = cast(TrainableCKM, model)
-    activation = cast(Activation, settings["activation"])
-    ckm.spec = replace(
-        ckm.spec,
-        activation=activation,
-        optimiser=cast(InnerOptimiser, settings["optimiser"]),
-        atoms=ckm.spec.atoms if activation in DAMPED else "point",
-    )
 
 
 def _excess(centroids: Tensor, batch: ClusteringEpisodes) -> Tensor:

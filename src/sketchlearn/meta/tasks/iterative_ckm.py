@@ -33,7 +33,7 @@ from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.descent import hungarian_loss, kmeans_loss
 from sketchlearn.meta.differentiable import activate
 from sketchlearn.meta.noise import simulate_release_noise
-from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.problems import beside
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.networks.forward import spec_from_dict
 

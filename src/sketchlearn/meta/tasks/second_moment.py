@@ -137,7 +137,9 @@ class PaddedMomentProblem(AbstractProblem):
             _log_relative_error(full, matrix)
             for found in _reconstructed(model, batch)
             for full, matrix in zip(
-                symmetric_matrix(found.double().cpu().numpy()), self._held_out, strict=True
+                symmetric_matrix(found.double().cpu().numpy()),
+                self._held_out,
+                strict=True,
             )
         ]
         error = float(self.loss(model, batch))

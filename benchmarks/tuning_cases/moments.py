@@ -96,7 +96,7 @@ def regression_cases(data):
     tables = {"few factors": factor_rows(40), "one factor": factor_rows(40, 1, 0.3)}
     for name, table in (tables | training_sets(data)).items():
         for columns in (1, 4):
-            sketch = cross_sketch(table, columns, n_targets=1)
+            sketch = cross_sketch(table, columns)  # the target was not planned for
             moments = NystromDecoder(with_unseen=True).decode(sketch).params
             yield (
                 f"1 - R2, {name}, {columns} columns",
@@ -114,6 +114,29 @@ def regression_error(rows, moments, tuning):
     xs, ys = np.arange(d - 1), np.array([d - 1])
     found = fit_regression(moments, xs, ys, alpha=1.0, tuning=tuning)
     return unexplained(rows, found.coef[0])
+
+
+@cases_of("CheckedTuning")
+def checked_cases(data):
+    tables = {"few factors": factor_rows(40), "independent": factor_rows(40, 1, 30.0)}
+    for name, table in (tables | training_sets(data)).items():
+        rows = table.copy()
+        rows[:, -1] = table.sum(axis=1) / table.sum(axis=1).std()
+        for columns in (4, 8):
+            sketch = cross_sketch(rows, columns, n_targets=1)
+            moments = NystromDecoder(with_unseen=True).decode(sketch).params
+            yield (
+                f"1 - R2 and what is promised too much, {name}, {columns} columns",
+                partial(checked_error, rows, moments),
+            )
+
+
+def checked_error(rows, moments, tuning):
+    d = rows.shape[1]
+    xs, ys = np.arange(d - 1), np.array([d - 1])
+    found = fit_regression(moments, xs, ys, alpha=1.0, checked=tuning)
+    missed = unexplained(rows, found.coef[0])
+    return missed + 10 * max(float(found.score[0]) - (1 - missed), 0.0)
 
 
 def unexplained(rows, coef):
@@ -266,6 +289,8 @@ def wrong_releases(tuning):
 @cases_of("MomentPlanTuning")
 def plan_cases(data):
     yield "error of variances beside one row far out", narrow_error
+    wide = factor_rows(150, 20, 0.5)
+    yield "1 - R2, many features, 300 numbers", partial(target_error, wide, 300)
     tables = {"few factors": factor_rows(60, 6), "many": factor_rows(150, 20, 0.5)}
     for name, table in (tables | training_sets(data)).items():
         for share in (0.75, 0.85, 0.95):
@@ -293,6 +318,23 @@ def narrow_error(tuning):
         found = NystromDecoder().decode(most).params.structure.variances
         errors.append(np.abs(found / rows[1:].var(axis=0) - 1).max())
     return float(max(errors))
+
+
+def target_error(rows, size, tuning):
+    phi = plan_second_moments(
+        n_features=rows.shape[1],
+        sketch_size=size,
+        n_targets=1,
+        scaling=sl.Scaling.from_rows(rows),
+        reach=32.0,
+        rows=rows,
+        tuning=tuning,
+    )
+    sketch = sl.sketch_rows(rows, phi)
+    moments = NystromDecoder(with_unseen=True).decode(sketch).params
+    xs = np.arange(rows.shape[1] - 1)
+    found = fit_regression(moments, xs, np.array([len(xs)]), alpha=1.0)
+    return unexplained(rows, found.coef[0])
 
 
 def planned_error(rows, size, tuning):

@@ -56,7 +56,7 @@ def test_targets_leave_no_feature_out_for_a_second_column():
 
 @pytest.mark.filterwarnings("ignore:the sketch saw")
 def test_the_named_decoder_completes_a_small_sketch():
-    sketch = CompressiveRidge(sketch_size=30).fit(X, y).sketch_
+    sketch = CompressiveRidge(sketch_size=2000).fit(*structured("weak", 0)).sketch_
     learned, plain, default = (
         CompressiveRidge(**chosen).fit_sketch(sketch).coef_
         for chosen in ({"decoder": "learned"}, {"decoder": "nystrom"}, {})
@@ -84,6 +84,98 @@ def test_covariances_with_the_target_are_exact_in_a_small_sketch():
     strong = CompressiveRidge(1e9, sketch_size=30).fit_sketch(ridge.sketch_)
     exact = Ridge(1e9).fit(X, y)
     assert np.allclose(strong.coef_, exact.coef_, rtol=1e-3, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 1000.0])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("target", [y, Y], ids=["one", "two"])
+def test_the_score_of_an_exact_sketch_is_that_on_its_rows(alpha, intercept, target):
+    ridge = CompressiveRidge(alpha, fit_intercept=intercept).fit(X, target)
+    assert ridge.score_estimate_ == pytest.approx(ridge.score(X, target), abs=1e-6)
+
+
+def test_the_score_of_a_constant_target_is_that_of_its_mean():
+    ridge = CompressiveRidge().fit(X, np.full(2000, 7.0))
+    assert ridge.score_estimate_ == 1.0
+
+
+STRUCTURES = ["factors", "alike", "opposite", "independent", "weak", "binary"]
+
+
+def structured(kind, seed, n_rows=1500, d=120):
+    """Rows whose correlations a few sums of groups do not show, and a target."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(n_rows, d))
+    signs = rng.choice([-1.0, 1.0], size=d)
+    if kind == "factors":
+        rows = rng.normal(size=(n_rows, 12)) @ rng.normal(size=(12, d)) + noise
+        return rows, rows @ rng.normal(size=d)
+    if kind == "alike":
+        rows = rng.normal(size=(n_rows, 1)) + 0.05 * noise
+        return rows, rows[:, :60].sum(axis=1) - rows[:, 60:].sum(axis=1)
+    if kind == "opposite":  # sums of groups cancel what features have in common
+        common = rng.normal(size=n_rows)
+        rows = common[:, None] * signs + 0.2 * noise
+        return rows, 0.2 * common + rng.normal(size=n_rows)
+    if kind == "independent":
+        return noise, noise @ rng.normal(size=d)
+    if kind == "weak":
+        basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        rows = (noise * np.geomspace(10, 0.1, d)) @ basis.T
+        return rows, rows @ basis[:, 60:] @ rng.normal(size=60)
+    parents = rng.random((n_rows, 6)) < 0.4
+    rows = parents[:, rng.integers(6, size=d)] ^ (rng.random((n_rows, d)) < 0.2)
+    return rows.astype(float), parents @ np.arange(6.0) + rng.normal(size=n_rows)
+
+
+def best_group(ridge, rows, target):
+    """R² of the sums of groups of features that the sketch holds: the best of them."""
+    phi = ridge.sketch_.feature_map
+    kept = phi.kept[phi.kept < rows.shape[1]]
+    weights = phi.omega[: len(kept), : phi.n_columns]
+    sums = (rows * phi.scaling.factor[: rows.shape[1]])[:, kept] @ weights
+    return max(np.corrcoef(one, target)[0, 1] ** 2 for one in sums.T)
+
+
+@pytest.mark.filterwarnings("ignore:the sketch saw")
+@pytest.mark.parametrize("decoder", ["learned", "nystrom"])
+@pytest.mark.parametrize("kind", STRUCTURES)
+def test_a_compressed_sketch_predicts_no_worse_than_its_best_group(kind, decoder):
+    for seed, size in enumerate((250, 400, 700, 1000, 2000, 4000)):
+        rows, target = structured(kind, seed)
+        ridge = CompressiveRidge(
+            1e-6, sketch_size=size, decoder=decoder, random_state=seed
+        ).fit(rows, target)
+        score = ridge.score(rows, target)
+        assert score > best_group(ridge, rows, target) - 1e-6
+        assert ridge.score_estimate_ < score + 0.1
+        features = ridge.sketch_.feature_map.kept[:-1]
+        one = max(np.corrcoef(x, target)[0, 1] ** 2 for x in rows[:, features].T)
+        assert score > one - 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:the sketch saw")
+@pytest.mark.parametrize("kind", STRUCTURES)
+def test_a_larger_sketch_predicts_better_on_average(kind):
+    scores = np.zeros(3)
+    for seed in range(3):
+        rows, target = structured(kind, seed)
+        for i, size in enumerate((300, 1500, 6000)):
+            ridge = CompressiveRidge(sketch_size=size, random_state=seed)
+            scores[i] += ridge.fit(rows, target).score(rows, target) / 3
+    assert (np.diff(scores) > -0.01).all()
+
+
+@pytest.mark.filterwarnings("ignore:the sketch saw")
+def test_two_targets_of_a_compressed_sketch_are_scored_by_their_mean():
+    rows, target = structured("factors", 0)
+    both = np.column_stack([target, rows[:, :3].sum(axis=1)])
+    with pytest.warns(ConvergenceWarning, match=r"score_estimate_ is 0\."):
+        ridge = CompressiveRidge(sketch_size=2000).fit(rows, both)
+    assert 0 < ridge.score_estimate_ < ridge.score(rows, both) + 0.05
+    one = CompressiveRidge().fit_sketch(ridge.sketch_, targets=[120])
+    beside = np.column_stack([rows, both[:, 1]])
+    assert one.score_estimate_ < one.score(beside, target) + 0.05
 
 
 def test_adding_then_forgetting_leaves_no_trace():
@@ -251,7 +343,8 @@ def test_predictions_from_many_features_need_no_square_matrix():
     assert peak < d * d * 8 / 2
     assert ridge.score(wide, targets) > 0.99
     plain = CompressiveRidge(fit_intercept=False).fit_sketch(ridge.sketch_)
-    assert plain.score(wide, targets - [3, -5]) > 0.9
+    missed = targets - plain.predict(wide)
+    assert (np.mean(missed**2, axis=0) < np.mean(targets**2, axis=0) / 2).all()
     other = CompressiveRidge().fit_sketch(ridge.sketch_, targets=[7])
     rest = np.column_stack([np.delete(wide, 7, axis=1), targets])
     assert other.score(rest, wide[:, 7]) > 0.9
@@ -305,7 +398,9 @@ def private_ridge(n_rows, epsilon, seed, **arguments):
     phi = clipped(ridge.plan(10), norm_bound=2.0)
     sketch = sketch_rows(np.column_stack([rows, target]), phi)
     private = release_seeded(sketch, seed, epsilon=epsilon, delta=1e-6)
-    return ridge.fit_sketch(private).score(rows, target)
+    score = ridge.fit_sketch(private).score(rows, target)
+    assert abs(ridge.score_estimate_ - score) < 0.3
+    return score
 
 
 @pytest.mark.parametrize("seed", range(5))

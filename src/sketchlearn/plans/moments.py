@@ -71,10 +71,11 @@ class MomentPlanTuning:
     many_features: int = 100
     """From where on there are."""
 
-    checked_columns: int = 4
+    checked_columns: int = 8
     """Columns that a plan for targets has at least, where there are many features:
-    fewer cannot be checked against each other. Measured on training sets, where two
-    promised far too much; checked by the R² of ridge in ``benchmarks/tuning.py``."""
+    fewer are too few to be checked against each other. Measured on training sets, where
+    labels were predicted better than from more features and four columns; checked by
+    the R² of ridge in ``benchmarks/tuning.py``."""
 
 
 _PLAN = MomentPlanTuning()
@@ -271,8 +272,8 @@ def _room(
     columns = room // max(n_active, 1)
     is_many = n_active > tuning.many_features
     if n_targets and is_many:
-        checked = sketch_size // (tuning.checked_columns + n_targets) - n_targets
-        return max(checked, min(room, tuning.many_features))
+        columns = min(tuning.checked_columns, max(room // 2, 1))
+        return max(sketch_size // (columns + n_targets) - n_targets, 1)
     if n_targets or columns not in (1, 2):
         return room
     fewer = room // (columns + 1)

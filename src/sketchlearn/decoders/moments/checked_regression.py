@@ -52,10 +52,15 @@ class CheckedTuning:
     """Hand-tuned numbers of a checked regression."""
 
     doubt: float = 0.75
-    """κ. Coefficients lean to what was not seen of the features: one would be the worst
-    case. Chosen on training sets, where with 0.5 the score was too high at some sketch
-    sizes; checked by the R² of ridge and of what it promises too much, in
-    ``benchmarks/tuning.py``."""
+    """κ of correlations that were completed together with the targets. One would be the
+    worst case, if Ev were known. Chosen on training sets, where with 0.5 the score was
+    too high at some sketch sizes; checked by the R² of ridge and by what it promises
+    too much, in ``benchmarks/tuning.py``."""
+
+    doubt_alone: float = 3.0
+    """κ where features were completed alone: their errors lean to the targets, which
+    were not asked. The worst case, and three times that for measuring Ev in few
+    directions. Chosen and checked by the same."""
 
 
 _CHECKED = CheckedTuning()
@@ -71,14 +76,11 @@ class Checked:
     coef : array of shape (n,)
         Of the features in the order asked for, in the units of the rows.
     error : float
-        Exact where ``is_exact``, else as estimated, with the doubt.
-    is_exact : bool
-        Whether the sketch knows the error.
+        Exact where the sketch knows it, else as estimated, with the doubt.
     """
 
     coef: Array
     error: float
-    is_exact: bool
 
 
 def checked_regression(
@@ -115,24 +117,25 @@ def checked_regression(
     scale = known.scale[wanted]
     middle = mean[known.chosen] / known.scale
     problem = _Problem.of(known, wanted, places[0], middle, penalty / scale**2)
-    start, error = problem.within, problem.error
-    beside, squares = problem.one_feature
-    candidates, guesses = [beside[:, None] * [0.0, 1.0]], [np.array([0.0, squares])]
+    feature, exactly = problem.one_feature
+    candidates, guesses = [feature[:, None] * [0.0, 1.0]], [np.array([0.0, exactly])]
     for proposal in completion.proposals:
         if np.isin(wanted, proposal.places).all():
             among = np.searchsorted(proposal.places, wanted)
-            more, guessed = problem.proposed(proposal, among, tuning)
+            together = places[0] in proposal.places
+            doubt = tuning.doubt if together else tuning.doubt_alone
+            more, guessed = problem.proposed(proposal, among, doubt)
             candidates.append(more)
             guesses.append(guessed)
     beside, squares = np.concatenate(candidates, axis=1), np.concatenate(guesses)
-    errors = error - 2 * problem.gains(beside) + squares
-    whole = start[:, None] + beside
+    errors = problem.error - 2 * problem.gains(beside) + squares
+    whole = problem.within[:, None] + beside
     best = int(np.argmin(errors + problem.penalty @ whole**2))
     coef = np.zeros(len(features))
     place = np.searchsorted(features, known.chosen[wanted])
     size = known.scale[places[0]]
     coef[place] = whole[:, best] / scale * size
-    return Checked(coef, max(float(errors[best]), 0.0) * size**2, best < 2)
+    return Checked(coef, max(float(errors[best]), 0.0) * size**2)
 
 
 @final
@@ -199,7 +202,7 @@ class _Problem:
         start = self.within
         squares = start @ (self.seen @ (self.inverse @ (self.omega.T @ self.cross)))
         squares -= self.penalty @ start**2
-        return float(max(self.variance - 2 * start @ self.cross + squares, 0.0))
+        return max(float(self.variance - 2 * start @ self.cross + squares), 0.0)
 
     @cached_property
     def one_feature(self) -> tuple[Array, float]:
@@ -238,7 +241,7 @@ class _Problem:
         return self.beyond(np.concatenate(found, axis=1))
 
     def proposed(
-        self, proposal: Proposal, among: NDArray[np.int64], tuning: CheckedTuning
+        self, proposal: Proposal, among: NDArray[np.int64], doubt: float
     ) -> tuple[Array, Array]:
         """Candidates v from completed correlations, and their vᵀ P v with the doubt.
 
@@ -246,7 +249,7 @@ class _Problem:
         """
         correlation = proposal.correlation.of_features(among)
         v = self.path(correlation)
-        squares = np.vecdot(v, correlation @ v, axis=0) + (self.middle @ v) ** 2
+        squares = np.sum(v * (correlation @ v), axis=0) + (self.middle @ v) ** 2
         # The target varies no more than it does: P is at least what its column says.
         squares = np.maximum(squares, self.gains(v) ** 2 / max(self.error, 1e-300))
         length = np.linalg.norm(v, axis=0)
@@ -261,4 +264,4 @@ class _Problem:
             )
             other = known.path(fold.correlation.of_features(among))
             missed.append(len(v) * (fold.missed[among] @ other) ** 2)
-        return v, squares + tuning.doubt * length * np.sqrt(np.mean(missed, axis=0))
+        return v, squares + doubt * length * np.sqrt(np.mean(missed, axis=0))

@@ -118,10 +118,11 @@ def regression_error(rows, moments, tuning):
 
 @cases_of("CheckedTuning")
 def checked_cases(data):
-    tables = {"few factors": factor_rows(40), "independent": factor_rows(40, 1, 30.0)}
+    tables = {"many factors": factor_rows(60, 30), "alone": factor_rows(60, 1, 30.0)}
     for name, table in (tables | training_sets(data)).items():
-        rows = table.copy()
-        rows[:, -1] = table.sum(axis=1) / table.sum(axis=1).std()
+        rows, rng = table.copy(), np.random.default_rng(0)
+        target = table[:, :-1] @ rng.normal(size=table.shape[1] - 1)
+        rows[:, -1] = target / target.std()
         for columns in (4, 8):
             sketch = cross_sketch(rows, columns, n_targets=1)
             moments = NystromDecoder(with_unseen=True).decode(sketch).params

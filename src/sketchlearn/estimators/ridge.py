@@ -14,7 +14,8 @@ from sklearn.utils import Tags
 from typing_extensions import override
 
 from sketchlearn.decoders.moments.centring import second_moment_part
-from sketchlearn.decoders.moments.regression import fit_regression, split_targets
+from sketchlearn.decoders.moments.moments import split_targets
+from sketchlearn.decoders.moments.regression import fit_regression
 from sketchlearn.decoders.moments.verdicts import (
     noisy_coefficients,
     require_signal,

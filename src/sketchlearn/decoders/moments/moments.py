@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -13,8 +14,10 @@ from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
 from sketchlearn.decoders.moments.cross_moments import Completion
 from sketchlearn.decoders.moments.noise_floor import MomentNoise
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.cross_moments import CrossMomentFeatures
+from sketchlearn.features.moments import MomentFeatures
 
-__all__ = ["Moments", "feature_numbers"]
+__all__ = ["Moments", "feature_numbers", "split_targets"]
 
 
 @final
@@ -78,3 +81,36 @@ def feature_numbers(name: str, values: ArrayLike, n_features: int) -> NDArray[An
             f"{name} must be feature numbers below {n_features}; got {values!r}."
         )
     return np.asarray(np.arange(n_features)[found])
+
+
+def split_targets(
+    part: MomentFeatures | CrossMomentFeatures, asked: Sequence[int] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the features and of the targets among what was sketched.
+
+    Parameters
+    ----------
+    part : MomentFeatures or CrossMomentFeatures
+        What was sketched of second moments.
+    asked : sequence of int, optional
+        The targets; by default those the map was planned for.
+
+    Examples
+    --------
+    >>> xs, ys = split_targets(MomentFeatures(3, order="covariance"), [-1])
+    >>> xs.tolist(), ys.tolist()
+    ([0, 1], [2])
+    """
+    if asked is None and not part.targets:
+        raise FeatureMapError(
+            "this sketch was not planned with targets. Say which of its features "
+            "are the targets: fit_sketch(sketch, targets=[...])."
+        )
+    wanted = part.targets if asked is None else asked
+    targets = feature_numbers("targets", wanted, part.n_features)
+    if len(set(targets.tolist())) < len(targets):
+        raise FeatureMapError(f"targets names a feature twice: {asked!r}.")
+    features = np.setdiff1d(np.arange(part.n_features), targets)
+    if not len(features):
+        raise FeatureMapError("no feature is left beside the targets.")
+    return features, targets

@@ -15,7 +15,7 @@ there is, so that any moments, however noisy, have finite ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, final
@@ -29,13 +29,11 @@ from sketchlearn.decoders.moments.checked_regression import (
 )
 from sketchlearn.decoders.moments.covariance.base import AbstractCovariance
 from sketchlearn.decoders.moments.cross_moments import missed_strength
-from sketchlearn.decoders.moments.moments import Moments, feature_numbers
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.decoders.moments.noise_floor import spectral_edge
-from sketchlearn.errors import FeatureMapError, RowRangeError
-from sketchlearn.features.cross_moments import CrossMomentFeatures
-from sketchlearn.features.moments import MomentFeatures
+from sketchlearn.errors import RowRangeError
 
-__all__ = ["Regression", "RegressionTuning", "fit_regression", "split_targets"]
+__all__ = ["Regression", "RegressionTuning", "fit_regression"]
 
 _MOST_DOUBLINGS = 64
 """After so many, a penalty exceeds what float64 can tell from the variances."""
@@ -156,39 +154,6 @@ def fit_regression(
             "features and targets to units that are less far apart."
         )
     return found
-
-
-def split_targets(
-    part: MomentFeatures | CrossMomentFeatures, asked: Sequence[int] | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of the features and of the targets among what was sketched.
-
-    Parameters
-    ----------
-    part : MomentFeatures or CrossMomentFeatures
-        What was sketched of second moments.
-    asked : sequence of int, optional
-        The targets; by default those the map was planned for.
-
-    Examples
-    --------
-    >>> xs, ys = split_targets(MomentFeatures(3, order="covariance"), [-1])
-    >>> xs.tolist(), ys.tolist()
-    ([0, 1], [2])
-    """
-    if asked is None and not part.targets:
-        raise FeatureMapError(
-            "this sketch was not planned with targets. Say which of its features "
-            "are the targets: fit_sketch(sketch, targets=[...])."
-        )
-    wanted = part.targets if asked is None else asked
-    targets = feature_numbers("targets", wanted, part.n_features)
-    if len(set(targets.tolist())) < len(targets):
-        raise FeatureMapError(f"targets names a feature twice: {asked!r}.")
-    features = np.setdiff1d(np.arange(part.n_features), targets)
-    if not len(features):
-        raise FeatureMapError("no feature is left beside the targets.")
-    return features, targets
 
 
 def _by_checks(

@@ -135,7 +135,7 @@ class NestedSQNet:
             raise FeatureMapError(
                 f"this basis has the sizes 1 to {self.sketch_size}; got "
                 f"{sketch_size!r}. Train a larger one: sketchlearn train "
-                "configs/pca-sqnet.toml, with a larger sketch_size."
+                "pca-sqnet, with a larger sketch_size."
             )
         spec = SQNetSpec(
             self.n_features, sketch_size, inputs="outer", output="symmetric"

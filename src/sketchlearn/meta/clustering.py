@@ -136,31 +136,37 @@ class ClusteringEpisodes:
     noise_seed: int
     """Seed of the noise of a release."""
 
+    widths: tuple[int, ...]
+    """Features of each dataset once more, wherever the tensors are."""
+
     def parts(self) -> list[tuple[Tensor, Self]]:
         """Narrow episodes and wide ones apart, each with its places in the batch.
 
         Narrow ones are padded to the widest of them alone: most of the work is saved.
         """
-        is_narrow = self.n_features <= _NARROW_EPISODE
+        is_narrow = np.array(self.widths) <= _NARROW_EPISODE
         return [
-            (places, self._at(places))
-            for places in (is_narrow.nonzero()[:, 0], (~is_narrow).nonzero()[:, 0])
+            self._at(places)
+            for places in (np.flatnonzero(is_narrow), np.flatnonzero(~is_narrow))
             if len(places)
         ]
 
-    def _at(self, places: Tensor) -> Self:
-        counts = self.n_features[places]
-        width = int(counts.max())
-        return replace(
+    def _at(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Self]:
+        places = torch.from_numpy(numbers).to(self.n_features.device)
+        widths = tuple(self.widths[number] for number in numbers)
+        width = max(widths)
+        part = replace(
             self,
             support=self.support[places, :, :width],
             query=self.query[places, :, :width],
-            n_features=counts,
+            n_features=self.n_features[places],
+            widths=widths,
             directions=self.directions[places, :width],
             positions=self.positions[places],
             start=self.start[places, :, :width],
             reference=self.reference[places, :, :width],
         )
+        return places, part
 
 
 def draw_episodes(
@@ -205,7 +211,15 @@ def draw_episodes(
     counts = torch.tensor([float(table.shape[1]) for table in tables])
     seed = int(rng.integers(2**63))
     return ClusteringEpisodes(
-        support, query, counts, directions, positions, start, reference, seed
+        support,
+        query,
+        counts,
+        directions,
+        positions,
+        start,
+        reference,
+        seed,
+        tuple(int(count) for count in counts),
     )
 
 

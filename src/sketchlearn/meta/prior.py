@@ -88,7 +88,8 @@ class PriorNetwork(nn.Module):
         works in float32; everything else in the type of the inputs.
         """
         d = omega.shape[1] if n_features is None else n_features
-        places = torch.arange(d) if places is None else places
+        if places is None:
+            places = torch.arange(d, device=omega.device)
         shortest = omega.norm(dim=1).min(dim=1).values.clamp_min(1e-30)
         noise = torch.zeros_like(shortest) if noise is None else noise / shortest
         omega, seen = orthonormal(omega, seen)
@@ -157,7 +158,8 @@ def _with_kernels(
     weights: Tensor, kernels: list[Tensor], loadings: tuple[Tensor, ...]
 ) -> Tensor:
     """Unit diagonal, loadings, and kernels weighed by features: (b, d, d)."""
-    total = sum((part @ part.mT for part in loadings), start=torch.zeros(1, 1, 1))
+    start = weights.new_zeros(1, 1, 1)
+    total = sum((part @ part.mT for part in loadings), start=start)
     for index, kernel in enumerate(kernels):
         weight = weights[..., index : index + 1]
         total = total + weight * kernel * weight.mT
@@ -190,7 +192,8 @@ class _Said:
         self.kernels: list[Tensor] = []
         if spec.ordered:
             lag, self._shared = lag_correlations(omega, seen, places, d, noise)
-            apart = (torch.arange(d)[:, None] - torch.arange(d)).abs()
+            every = torch.arange(d, device=seen.device)
+            apart = (every[:, None] - every).abs()
             self._lag = lag
             steps = apart.to(seen)
             fixed = [torch.exp(-steps / reach)[None] for reach in KERNELS]

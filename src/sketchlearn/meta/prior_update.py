@@ -76,9 +76,8 @@ def extend_correlation(found: Tensor, between: Tensor, places: Tensor) -> Tensor
     explained = torch.diagonal(result, dim1=1, dim2=2)
     shrink = explained.clamp_min(1.0).rsqrt()
     result = result * shrink[:, :, None] * shrink[:, None, :]
-    result = result.index_put(
-        (torch.arange(len(result))[:, None, None], places[:, None], places), found
-    )
+    batch = torch.arange(len(result), device=result.device)[:, None, None]
+    result = result.index_put((batch, places[:, None], places), found)
     return _unit_diagonal(result)
 
 

@@ -38,7 +38,7 @@ __all__ = [
     "require_moment_decoder",
 ]
 
-LEARNED = "pca-equivariant"
+LEARNED = "pca-ordered"
 """Model behind ``decoder="learned"``."""
 
 DECODERS = ("learned", "nystrom")
@@ -60,16 +60,13 @@ class MomentPlanTuning:
     the error of the variance of what one row far out leaves of the range; a larger one
     makes sketches of usual rows slower (``benchmarks/sketching.py``)."""
 
-    kept_of_few: float = 0.9
-    """Least share of the features for which leaving out the others is worth a second or
-    third column. Measured on training sets, with the learned decoder; checked by the
-    error of PCA in ``benchmarks/tuning.py``."""
-
-    kept_of_many: float = 0.75
-    """The same where there are many."""
+    spared: float = 0.31
+    """Share of the features that a second column is worth; a third is worth half of
+    it, a fourth a third of it, and so on. Measured on training sets, with the learned
+    decoder; checked by the error of PCA in ``benchmarks/tuning.py``."""
 
     many_features: int = 100
-    """From where on there are."""
+    """From where on there are many, for plans with targets."""
 
     checked_columns: int = 8
     """Columns that a plan for targets has at least, where there are many features:
@@ -99,7 +96,7 @@ def plan_second_moments(
     All of it when :math:`d(d+1)/2` numbers fit in ``sketch_size``, otherwise
     :math:`R\Omega` with as many columns as fit. Constant features get no room; where
     even one column for each active feature is too much, or leaving a few features out
-    makes room for a second or third column, the most important ones are kept.
+    makes room for another column, the most important ones are kept.
     Means and variances come beside.
 
     Parameters
@@ -260,8 +257,8 @@ def _room(
 ) -> int:
     """How many features to keep so that what is left fills the sketch best.
 
-    A second or third column is worth some of the features; for targets, so many
-    columns that they can be checked.
+    Another column is worth some of the features; for targets, so many columns that
+    they can be checked.
     """
     room = sketch_size // (1 + n_targets) - n_targets
     if room < 1:
@@ -270,15 +267,13 @@ def _room(
             f"least {(1 + n_targets) ** 2}."
         )
     columns = room // max(n_active, 1)
-    is_many = n_active > tuning.many_features
-    if n_targets and is_many:
+    if n_targets and n_active > tuning.many_features:
         columns = min(tuning.checked_columns, max(room // 2, 1))
         return max(sketch_size // (columns + n_targets) - n_targets, 1)
-    if n_targets or columns not in (1, 2):
+    if n_targets or not columns:
         return room
     fewer = room // (columns + 1)
-    share = tuning.kept_of_many if is_many else tuning.kept_of_few
-    return fewer if fewer >= share * n_active else room
+    return fewer if fewer >= (1 - tuning.spared / columns) * n_active else room
 
 
 def _most_important(

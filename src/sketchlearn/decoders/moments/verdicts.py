@@ -44,9 +44,9 @@ class VerdictTuning:
     not even its first components are known then. A promise rather than a
     measurement."""
 
-    left_out: float = 0.25
+    left_out: float = 0.33
     """Share of the variance that may have no room without a word: plans leave out up to
-    a fifth of the features where that makes room for another direction of the others.
+    31 % of the features where that makes room for another direction of the others.
     Follows from ``MomentPlanTuning``."""
 
     drowned: float = 0.5

@@ -32,10 +32,10 @@ _PAPERS = (
 )
 """Methods of the paper's figure, and ours; the tables have all."""
 
-_DISTINCT = (*(f"C{i}" for i in (0, 1, 2, 3, 4, 5, 6)), "0.5", "C8", "C9")
+_CYCLE = (*(f"C{i}" for i in (0, 1, 2, 3, 4, 5, 6)), "0.5", "C8", "C9")
 _OTHERS = [name for name in KMEANS_METHODS if name not in _PAPERS]
 _KMEANS_COLOURS = dict(
-    zip([*_PAPERS, *_OTHERS], [*_DISTINCT, "gold", "navy"], strict=True)
+    zip([*_PAPERS, *_OTHERS], [*_CYCLE, "gold", "navy"], strict=True)
 )
 
 _NO_NOISE = 100.0

@@ -98,7 +98,9 @@ def line(found):
 def summary(results):
     """Means over the sets that are compressed at every size."""
     whole = [one for one in results if all(size in one for size in SIZES)]
-    for size in SIZES if whole else ():
+    if not whole:
+        return
+    for size in SIZES:
         runs = [one for found in whole for one in found[size]]
         means = {f: np.mean([one[f] for one in runs]) for f in FIELDS}
         over = [one["promised"] - one["train"] for one in runs]

@@ -1,9 +1,9 @@
 """PCA from sketches of m numbers: mean log relative error over real test sets.
 
 The paper's protocol: 196 features at random, in their order or shuffled, standardised;
-LRE is the log ratio of the mean reconstruction error to that of exact PCA. Everything goes
-through CompressivePCA and its sketch. Sets that are simulated are marked and have a
-mean of their own. ``sketchlearn reproduce pca`` compares with all other methods.
+LRE is the log ratio of the mean reconstruction error to that of exact PCA. Everything
+goes through CompressivePCA and its sketch. Sets that are simulated are marked and have
+a mean of their own. ``sketchlearn reproduce pca`` compares with all other methods.
 
 usage: python3 dev.py run benchmarks/pca.py [--data ../shared] [--seeds N] [--shuffled]
 """

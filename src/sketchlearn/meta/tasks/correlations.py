@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from functools import partial
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from sketchlearn.decoders.moments.prior_network import PriorSpec
@@ -25,6 +24,7 @@ from sketchlearn.errors import ConfigError
 from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.correlation_episodes import Episodes, checked_cases, thinned
 from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
 from sketchlearn.meta.correlation_matrices import (
     dataset_correlations,
@@ -40,9 +40,6 @@ from sketchlearn.registry import load_model
 
 __all__ = ["CorrelationConfig", "CorrelationProblem"]
 
-CHECKED_SIZES = (100, 500, 1000, 2000)
-"""Sketch sizes of the validation, as in the paper's figures."""
-
 SYNTHETIC, SIMULATED = "synthetic", "simulated"
 
 KINDS = ("image", "tabular", "genotype", SIMULATED)
@@ -50,26 +47,6 @@ KINDS = ("image", "tabular", "genotype", SIMULATED)
 
 NOISE_LEVELS = (0.003, 1.0)
 """Range of noise on a sketch, in units of the length of the columns of Ω."""
-
-
-@final
-class Episodes(NamedTuple):
-    """A batch: correlations, and a sketch of each."""
-
-    matrices: Tensor
-    """P, shape (b, d, d)."""
-
-    omega: Tensor
-    """Ω, shape (b, p, n_columns)."""
-
-    seen: Tensor
-    """P Ω of the features with room, and noise."""
-
-    places: Tensor
-    """Where these features stand, shape (p,)."""
-
-    noise: Tensor
-    """Standard deviation of the noise on P Ω, shape (b,)."""
 
 
 @final
@@ -159,7 +136,13 @@ class CorrelationProblem(AbstractProblem):
         self._largest = config.max_features
         if SYNTHETIC not in shares:
             self._largest = min(self._largest, widest)
-        self._cases = [case for data in held_out for case in _cases(data, config)]
+        self._cases = [
+            case
+            for data in held_out
+            for case in checked_cases(
+                data, config.max_features, in_order=config.shuffled < 1
+            )
+        ]
         if self._largest < 4 or self._largest**2 / 2 <= config.min_numbers:
             raise ConfigError(
                 f"{self._largest} features fit in a sketch of {config.min_numbers:g} "
@@ -182,7 +165,7 @@ class CorrelationProblem(AbstractProblem):
         if rng.random() < self.config.uneven:
             spread = rng.uniform(0, 1) * rng.normal(size=(count, p, 1))
             omega = omega * np.exp(spread)
-        places = torch.arange(d) if p == d else torch.from_numpy(_thinned(d, p, rng))
+        places = torch.arange(d) if p == d else torch.from_numpy(thinned(d, p, rng))
         tests = torch.from_numpy(omega.astype(np.float32))
         inner = matrices[:, places[:, None], places]
         noise = torch.zeros(count)
@@ -296,43 +279,6 @@ def _shares_of(
             stacklevel=4,
         )
     return {kind: share for kind, share in shares.items() if kind in there}
-
-
-Case = tuple[int, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
-
-
-def _cases(data: MetaDataset, config: CorrelationConfig) -> list[Case]:
-    """Sketch size, correlations, features with room and Ω: always the same.
-
-    Features are in random order and, unless all episodes are, in their own as well.
-    """
-    whole = dataset_correlations(data, active_only=True).astype(np.float64)
-    rng = np.random.default_rng(0)
-    drawn = rng.permutation(len(whole))[: config.max_features]
-    orders = [drawn] if config.shuffled == 1 else [drawn, np.sort(drawn)]
-    cases: list[Case] = []
-    for chosen in orders:
-        matrix, d = whole[np.ix_(chosen, chosen)], len(chosen)
-        for size in CHECKED_SIZES:
-            if d * (d + 1) // 2 > size:
-                places = _thinned(d, min(d, size), rng)
-                columns = max(size // len(places), 1)
-                seed = int(rng.integers(2**62))
-                omega = random_groups(len(places), columns, seed)
-                cases.append((size, matrix, places, omega))
-    return cases
-
-
-def _thinned(d: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """So many of d places, one out of each of as many stretches of about equal length.
-
-    Examples
-    --------
-    >>> _thinned(4, 4, np.random.default_rng(0)).tolist()
-    [0, 1, 2, 3]
-    """
-    starts = np.arange(count + 1) * d // count
-    return rng.integers(starts[:-1], starts[1:])
 
 
 def _build(

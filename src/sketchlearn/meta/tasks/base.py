@@ -24,6 +24,7 @@ Builder = Callable[
     tuple[nn.Module, AbstractProblem],
 ]
 Search = Callable[[Any, Any, TrainConfig], EvolveResult | None]
+Finish = Callable[[Any, Any], None]
 
 
 @final
@@ -40,6 +41,9 @@ class Task:
     search: Search | None = None
     """Search in place before the training, of module, problem and settings of the
     trainer; it returns None if the configuration asks for none."""
+
+    finish: Finish | None = None
+    """What to learn in place after the training, of module and problem."""
 
     takes_datasets: bool = True
     """Whether it learns from datasets; others draw all they need from a law."""

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import sketchlearn as sl
+from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.decoders.moments.equivariant import EquivariantDecoder
 from sketchlearn.errors import FeatureMapError, MissingFileError, SketchFileError
 from sketchlearn.files import models
 from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import Weights
+from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.registry import (
     add_model,
     find_builders,
@@ -210,6 +212,52 @@ def test_the_shipped_prior_decodes_as_it_did_when_it_was_released():
     found = decoder.correlate(np.array(SEEN), np.array(GROUPS), 0.0)
     below = found[np.tril_indices(6, -1)]
     assert np.abs(below - np.concatenate(DECODED)).max() < 1e-4
+
+
+NEIGHBOURS = 0.9 ** np.abs(np.subtract.outer(np.arange(196), np.arange(196)))
+PLACES = (0, 1, 60, 101, 195), (0, 0, 50, 100, 0)
+RECONSTRUCTED = {
+    2: [1.00000, 0.43777, 0.22054, 0.37209, 0.10054],
+    20: [1.00000, 0.95436, 0.21125, 0.35764, 0.09692],
+    100: [1.00000, 0.89924, 0.32800, 0.76434, 0.11401],
+    500: [1.00000, 0.89997, 0.21589, 1.16536, 0.18648],
+}
+"""Of correlations that fall with the distance of features, by sketch size."""
+
+
+def reconstructed(size, moment):
+    net = load_model("pca-sqnet").sized(size)
+    lower = net.feature_network(moment[np.tril_indices(196)])
+    return symmetric_matrix(net.decoder_network(lower))
+
+
+@pytest.mark.parametrize("size", RECONSTRUCTED)
+def test_the_papers_networks_decode_as_they_did_when_they_were_released(size):
+    found = reconstructed(size, NEIGHBOURS)
+    assert np.abs(found[PLACES] - RECONSTRUCTED[size]).max() < 1e-4
+
+
+def test_the_papers_networks_know_neighbours_by_their_order():
+    order = np.random.default_rng(0).permutation(196)
+    moments = NEIGHBOURS, NEIGHBOURS[np.ix_(order, order)]
+    kept, shuffled = (
+        pca_log_relative_error(m, leading_components(reconstructed(100, m)))
+        for m in moments
+    )
+    assert kept + 0.5 < shuffled
+
+
+def test_the_papers_networks_are_small_and_say_how_they_were_made():
+    (info,) = [model for model in list_models() if model.name == "pca-sqnet"]
+    assert info.size_bytes < 20e6
+    assert sum(model.size_bytes for model in list_models()) < 60e6
+    card = load_card("pca-sqnet")
+    assert card["command"].startswith("sketchlearn train configs/pca-sqnet.toml")
+    assert card["seed"] == card["settings"]["train"]["seed"]
+    assert set(card["held_out_datasets"]) == set(card["settings"]["data"]["held_out"])
+    assert not set(card["held_out_datasets"]) & set(card["train_datasets"])
+    assert card["results"]
+    assert card["limits"]
 
 
 def test_the_index_is_written_in_one_way(folder):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -23,7 +24,12 @@ from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError
-from sketchlearn.features.network import FEATURE_PREFIX, ModelReference
+from sketchlearn.features.network import (
+    FEATURE_PREFIX,
+    LAST_BIAS,
+    LAST_WEIGHT,
+    ModelReference,
+)
 from sketchlearn.files.weights import Weights, load_weights, save_weights
 from sketchlearn.networks.forward import frozen_tensors
 from sketchlearn.sqnet import DECODER_PREFIX, SQNet
@@ -32,9 +38,8 @@ from sketchlearn.sqnet_spec import SQNetSpec
 __all__ = ["NestedSQNet"]
 __public__ = ["NestedSQNet"]
 
-_WEIGHT, _BIAS = "layers.last.weight", "layers.last.bias"
-_BASIS, _SHIFT = FEATURE_PREFIX + _WEIGHT, FEATURE_PREFIX + _BIAS
-_MEAN = DECODER_PREFIX + _BIAS
+_ROWS_TENSOR = FEATURE_PREFIX + LAST_WEIGHT
+_SHIFT_TENSOR, _MEAN_TENSOR = FEATURE_PREFIX + LAST_BIAS, DECODER_PREFIX + LAST_BIAS
 
 
 @final
@@ -74,9 +79,9 @@ class NestedSQNet:
 
     def __post_init__(self) -> None:
         spec = SQNetSpec(self.n_features, 1, inputs="outer", output="symmetric")
-        basis = self.tensors.get(_BASIS)
+        basis = self.tensors.get(_ROWS_TENSOR)
         rows, n = len(basis) if basis is not None else 0, spec.feature_network.n_inputs
-        shapes = {_BASIS: (rows, n), _SHIFT: (rows,), _MEAN: (n,)}
+        shapes = {_ROWS_TENSOR: (rows, n), _SHIFT_TENSOR: (rows,), _MEAN_TENSOR: (n,)}
         if not 0 < rows <= n:
             raise FeatureMapError(
                 f"a basis for rows of {self.n_features} numbers has 1 to {n} rows; got "
@@ -103,8 +108,12 @@ class NestedSQNet:
             What is decoded from a sketch of no numbers.
         """
         half = np.asarray(basis, np.float16).astype(np.float64)
-        tensors = {_BASIS: half, _SHIFT: -half @ mean, _MEAN: np.asarray(mean)}
-        n_features = (int(np.sqrt(8 * len(mean) + 1)) - 1) // 2
+        tensors = {
+            _ROWS_TENSOR: half,
+            _SHIFT_TENSOR: -half @ mean,
+            _MEAN_TENSOR: np.asarray(mean),
+        }
+        n_features = (isqrt(8 * len(mean) + 1) - 1) // 2
         return cls(n_features, {n: a.astype(np.float32) for n, a in tensors.items()})
 
     @property
@@ -115,12 +124,12 @@ class NestedSQNet:
     @property
     def basis(self) -> NDArray[np.float32]:
         """B, shape (largest size, d (d + 1) / 2)."""
-        return self.tensors[_BASIS]
+        return self.tensors[_ROWS_TENSOR]
 
     @property
     def mean(self) -> NDArray[np.float32]:
         """μ, shape (d (d + 1) / 2,)."""
-        return self.tensors[_MEAN]
+        return self.tensors[_MEAN_TENSOR]
 
     def sized(self, sketch_size: int) -> SQNet:
         """The networks of one size.
@@ -142,10 +151,10 @@ class NestedSQNet:
         )
         rows = self.basis[:sketch_size]
         tensors = {
-            _BASIS: rows,
-            _SHIFT: self.tensors[_SHIFT][:sketch_size],
-            DECODER_PREFIX + _WEIGHT: rows.T,
-            _MEAN: self.mean,
+            _ROWS_TENSOR: rows,
+            _SHIFT_TENSOR: self.tensors[_SHIFT_TENSOR][:sketch_size],
+            DECODER_PREFIX + LAST_WEIGHT: rows.T,
+            _MEAN_TENSOR: self.mean,
         }
         prior = self.prior and self.prior.first(sketch_size)
         return SQNet(spec, tensors, self.model, prior)
@@ -155,7 +164,9 @@ class NestedSQNet:
         spec = {"n_features": self.n_features}
         prior = self.prior.to_tensors() if self.prior else {}
         tensors = {**self.tensors, **prior}
-        return Weights(self.weights_kind, spec, tensors, card or {}, half=[_BASIS])
+        return Weights(
+            self.weights_kind, spec, tensors, card or {}, half=[_ROWS_TENSOR]
+        )
 
     @classmethod
     def from_weights(cls, weights: Weights) -> NestedSQNet:

@@ -273,9 +273,9 @@ def test_reproduce_pca_trains_compares_and_keeps_former_results(tmp_path):
         "--weights", tmp_path / "weights", "--methods", "sqnet,learned",
         "--config", data / "pca-sqnet.toml",
     )  # fmt: skip
-    skipped = run(*command, "--sizes", "8,20")
+    skipped = run(*command, "--sizes", "700,20")
     assert skipped.exit_code == 0, skipped.output
-    assert "skipped sqnet at size 8" in skipped.stderr
+    assert "skipped sqnet at size 700" in skipped.stderr
     assert "SQNet, printed in the paper (1 sets)" in skipped.stdout
     again = run(*command)
     assert again.exit_code == 1

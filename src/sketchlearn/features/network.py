@@ -49,6 +49,8 @@ from sketchlearn.networks.forward import (
 
 __all__ = [
     "FEATURE_PREFIX",
+    "LAST_BIAS",
+    "LAST_WEIGHT",
     "Inputs",
     "ModelReference",
     "NetworkFeatures",
@@ -63,7 +65,7 @@ Inputs = Literal["rows", "outer"]
 FEATURE_PREFIX = "feature."
 """Names of the Sketch Network's tensors in a weights file begin like this."""
 
-_LAST = _LAST_WEIGHT, _LAST_BIAS = "layers.last.weight", "layers.last.bias"
+LAST_WEIGHT, LAST_BIAS = "layers.last.weight", "layers.last.bias"
 """Tensors with a row for each output, or for each output of a window."""
 
 _NETWORK_ROW_BITS = 20
@@ -103,7 +105,7 @@ def unchanged_model(
     """
     if model is None:
         return None
-    packaged = _packaged_tensors(model, len(tensors[_LAST_BIAS]))
+    packaged = _packaged_tensors(model, len(tensors[LAST_BIAS]))
     is_same = all(np.array_equal(packaged[n], array) for n, array in tensors.items())
     return model if is_same else None
 
@@ -117,7 +119,11 @@ def _packaged_tensors(
     """
     weights = packaged_weights(model.name, checksum=model.checksum)
     found = part_of_tensors(weights.tensors, FEATURE_PREFIX)
-    cut = {name: found[name][:n_outputs] for name in _LAST if name in found}
+    cut = {
+        name: found[name][:n_outputs]
+        for name in (LAST_WEIGHT, LAST_BIAS)
+        if name in found
+    }
     return found | cut
 
 

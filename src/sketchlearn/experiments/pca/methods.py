@@ -64,7 +64,7 @@ __all__ = [
 
 SQNET, OUR_PCA = "sqnet", "learned"
 
-_NESTED = "pca-sqnet"
+_SQNET_MODEL = "pca-sqnet"
 _TRIANGLE = N_FEATURES * (N_FEATURES + 1) // 2
 _DRAWN_ONCE = (SQNET, "pinv-gaussian", "robust", "accelerated", "exponential")
 _PSEUDO_INVERSE = PseudoInverseDecoder(known_diagonal=1.0)
@@ -168,7 +168,11 @@ def pca_method(name: str, weights: str | os.PathLike[str] | None = None) -> Meth
 
 def weights_file(size: int | None = None) -> str:
     """Name of the file with the paper's SQNet of one size, or of all sizes."""
-    return f"{_NESTED}.safetensors" if size is None else f"{_NESTED}-{size}.safetensors"
+    return (
+        f"{_SQNET_MODEL}.safetensors"
+        if size is None
+        else f"{_SQNET_MODEL}-{size}.safetensors"
+    )
 
 
 def _quadratic(
@@ -276,7 +280,7 @@ def _nested(folder: Path | None) -> NestedSQNet:
     path = None if folder is None else folder / weights_file()
     if path is not None and path.is_file():
         return NestedSQNet.load(path)
-    packaged: NestedSQNet = load_model(_NESTED)
+    packaged: NestedSQNet = load_model(_SQNET_MODEL)
     return packaged
 
 

@@ -142,7 +142,8 @@ def variants(problem, part, episodes):
 
 
 def row_of(values):
-    return " ".join(f"{value:.3f}" for value in values)
+    shown = ("-" if np.isnan(value) else f"{value:.3f}" for value in values)
+    return " / ".join(shown)
 
 
 def main():

@@ -262,4 +262,5 @@ def _finish(figure: Any, shown: dict[str, Any], path: str | os.PathLike[str]) ->
 def _text(cell: Cell) -> str:
     if cell is None or cell != cell:  # NaN
         return "-"
-    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+    # Adding 0 turns what rounds to -0.0 into 0.0.
+    return f"{round(cell, 3) + 0.0:.3f}" if isinstance(cell, float) else str(cell)

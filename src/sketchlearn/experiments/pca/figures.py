@@ -68,7 +68,7 @@ def draw_sizes(results: PCAResults, path: Path) -> Path:
             printed = mean_by_size(results.printed, results.shared, results.sizes)
             label = f"SQNet, printed in the paper ({len(results.shared)} sets)"
             lines.append(Line(label, results.sizes, printed, "s:", "0.4"))
-        ticks = [(float(size), str(size)) for size in results.sizes]
+        ticks = _size_ticks(results.sizes)
         title = f"{task}: mean over {len(names)} {REAL}"
         panels.append(
             LinePanel(
@@ -76,6 +76,15 @@ def draw_sizes(results: PCAResults, path: Path) -> Path:
             )
         )
     return draw_lines(panels, path, title="Log relative error by sketch size")
+
+
+def _size_ticks(sizes: Sequence[int]) -> list[tuple[float, str]]:
+    """Labels of sizes that do not run into one another."""
+    ticks: list[tuple[float, str]] = []
+    for size in sorted(sizes):
+        if not ticks or size > 2 * ticks[-1][0]:
+            ticks.append((float(size), str(size)))
+    return ticks
 
 
 def errors_by_rank(

@@ -387,3 +387,61 @@ def test_training_lowers_the_loss():
 def test_settings_a_task_does_not_know_are_refused(task):
     with pytest.raises((ConfigError, FeatureMapError), match="'colour'"):
         build_run(run_config(task, colour=1), DATASETS)
+
+
+def nested_config(**problem):
+    return replace(
+        run_config("second-moment", start_episodes=60, **problem),
+        model={"nested": True, "sketch_size": 8},
+    )
+
+
+@pytest.mark.parametrize("config", [run_config("second-moment"), nested_config()])
+def test_training_ends_with_the_range_of_sketches_of_its_datasets(config):
+    run = train_run(config, DATASETS)
+    prior, frozen = run.model.prior, run.model.freeze()
+    net = frozen.sized(8) if isinstance(frozen, NestedSQNet) else frozen
+    whole = [np.corrcoef(data.rows.T)[np.tril_indices(16)] for data in DATASETS[:3]]
+    with torch.no_grad():
+        sketches = run.model.sketch_triangles(torch.tensor(np.array(whole)).float())
+    # Episodes are parts of datasets: some may reach a little less far than the whole.
+    width = prior.high - prior.low
+    assert (sketches.numpy() >= prior.low - width).all()
+    assert (sketches.numpy() <= prior.high + width).all()
+    rows = np.concatenate([data.take(range(100), range(16)) for data in DATASETS[:3]])
+    norms = np.linalg.norm(net.feature_map(value_bound=2.0**20)(rows), axis=1)
+    assert np.mean(norms <= prior.norm_bound) == pytest.approx(0.75, abs=0.08)
+    assert net.prior.norm_bound == prior.norm_bound
+    assert "sketch.low" in run.model.to_weights().tensors
+
+
+def test_no_number_of_a_held_out_dataset_is_in_the_range():
+    far = mixed("d", 16, 9)
+    priors = [
+        train_run(nested_config(), [*DATASETS[:3], held]).model.prior
+        for held in (DATASETS[3], far)
+    ]
+    for name, array in priors[0].to_tensors().items():
+        np.testing.assert_array_equal(array, priors[1].to_tensors()[name])
+
+
+@pytest.mark.parametrize("make", [run_config, None])
+def test_noise_of_a_release_makes_the_loss_larger(make):
+    release = {"epsilon": 1.0, "n_rows": 20}
+    if make is None:
+        quiet, noisy = nested_config(), nested_config(release=release)
+    else:
+        quiet, noisy = (
+            make("second-moment", start_episodes=60, **extra)
+            for extra in ({}, {"release": release})
+        )
+    losses = []
+    for config in (quiet, noisy):
+        run = build_run(config, DATASETS)
+        batch = run.problem.draw(np.random.default_rng(0))
+        losses.append(run.problem.loss(run.model, batch).item())
+        assert run.problem.loss(run.model, batch).item() == losses[-1]
+    assert losses[1] > 1.02 * losses[0]
+    assert np.isfinite(train_run(noisy, DATASETS).result.best_score)
+    with pytest.raises(FeatureMapError, match="colour"):
+        build_run(nested_config(release={"colour": 1}), DATASETS)

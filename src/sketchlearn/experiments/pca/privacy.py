@@ -123,8 +123,8 @@ def measure_privacy(
         ).items():
             lre.setdefault(method, {})[size] = values
             bounds.setdefault(method, {})[size] = plan.feature_map.norm_bound or np.nan
-    random = _random_lre(moment)
-    return PrivacyCurves(data.name, *data.rows.shape, random, bounds, lre)
+    n_rows, d = data.rows.shape
+    return PrivacyCurves(name, n_rows, d, _random_lre(moment), bounds, lre)
 
 
 def noisy_moment(

@@ -123,7 +123,7 @@ def private_set(folder: str | os.PathLike[str], name: str) -> PrivateSet:
 
 
 def _scales(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.maximum(deviations, _LEAST_SCALE * deviations.max())
+    return np.asarray(np.maximum(deviations, _LEAST_SCALE * deviations.max()))
 
 
 def _in_units(rows: NDArray[np.float64], center: Any, scale: Any) -> Any:

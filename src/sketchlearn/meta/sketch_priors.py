@@ -16,7 +16,7 @@ from sketchlearn.meta.backend import Tensor, torch
 
 __all__ = ["learn_prior"]
 
-_QUANTILE = 0.75
+_ROWS_KEPT = 0.75
 """Share of training rows that S leaves as they are. Of 0.5, 0.75, 0.9, 0.99 and the
 paper's 1, on held-out datasets with 100 and 500 numbers, the mean LRE over ε from 0.01
 to 10 is the same up to 0.01 for the first three; the longest row is a hundred times as
@@ -59,7 +59,7 @@ def learn_prior(
             for parts in (episodes, rows)
         )
     norms = np.sqrt(np.cumsum(vectors.astype(np.float64) ** 2, axis=1))
-    bounds = np.maximum(np.quantile(norms, _QUANTILE, axis=0), 1e-6)
+    bounds = np.maximum(np.quantile(norms, _ROWS_KEPT, axis=0), 1e-6)
     exact = means.astype(np.float64)
     return SketchPrior(
         bounds.astype(np.float32),

@@ -28,7 +28,7 @@ from sketchlearn.report import Line, LinePanel, PointPanel, draw_lines, draw_poi
 
 __all__ = ["draw_privacy", "draw_private_scatter"]
 
-_STYLES = dict(
+_PRIVATE_STYLES = dict(
     zip(
         PRIVATE_METHODS,
         [("o-", "C1"), ("s--", "C1"), ("^-", "C0"), ("v-", "0.5"), ("D-", "C3"),
@@ -36,18 +36,18 @@ _STYLES = dict(
         strict=True,
     )
 )  # fmt: skip
-_NO_NOISE = 100.0
+_NOISELESS_PLACE = 100.0
 """Place on the axis of epsilon."""
 
-_EPSILON = 1.0
+_SHOWN_EPSILON = 1.0
 """Of the panels by sketch size and of the scatter plot, as in the paper."""
 
-Scores = dict[str, dict[int, list[float]]]
+PrivateScores = dict[str, dict[int, list[float]]]
 
 
 def draw_privacy(curves: Sequence[PrivacyCurves], path: Path) -> Path:
     """LRE against epsilon and against sketch size, of the mean and of the first set."""
-    scores: dict[str, Scores] = {}
+    scores: dict[str, PrivateScores] = {}
     if len(curves) > 1:
         scores[f"mean over {len(curves)} sets"] = mean_curves(curves)
     scores[f"{curves[0].name}, {curves[0].n_rows} rows"] = curves[0].lre
@@ -58,21 +58,25 @@ def draw_privacy(curves: Sequence[PrivacyCurves], path: Path) -> Path:
     return draw_lines(panels, path, title=f"PCA from one private sketch ({setting})")
 
 
-def _by_epsilon(title: str, scores: Scores) -> LinePanel:
+def _by_epsilon(title: str, scores: PrivateScores) -> LinePanel:
     size = max(size for name, found in scores.items() if name != ALL_OF_R
                for size in found)  # fmt: skip
-    places = [*EPSILONS, _NO_NOISE]
+    places = [*EPSILONS, _NOISELESS_PLACE]
     lines = []
     for name, found in scores.items():
         values = found.get(size, list(found.values())[-1])
-        lines.append(Line(PRIVATE_METHODS[name], places, values, *_STYLES[name]))
-    ticks = [(value, f"{value:g}") for value in EPSILONS] + [(_NO_NOISE, "no noise")]
+        lines.append(
+            Line(PRIVATE_METHODS[name], places, values, *_PRIVATE_STYLES[name])
+        )
+    ticks = [(value, f"{value:g}") for value in EPSILONS] + [
+        (_NOISELESS_PLACE, "no noise")
+    ]
     title, x_label = f"{title}, {size} numbers", f"ε (δ = {DELTA:g})"
     return LinePanel(title, x_label, "LRE (0 = exact)", lines, True, ticks)
 
 
-def _by_size(title: str, scores: Scores) -> LinePanel:
-    place = EPSILONS.index(_EPSILON)
+def _by_size(title: str, scores: PrivateScores) -> LinePanel:
+    place = EPSILONS.index(_SHOWN_EPSILON)
     sizes = sorted({size for name, found in scores.items() if name != ALL_OF_R
                     for size in found})  # fmt: skip
     lines = []
@@ -81,9 +85,9 @@ def _by_size(title: str, scores: Scores) -> LinePanel:
         values = [found[size][place] for size in at]
         if name == ALL_OF_R:
             at, values = [sizes[0], sizes[-1]], values * 2
-        lines.append(Line(PRIVATE_METHODS[name], at, values, *_STYLES[name]))
+        lines.append(Line(PRIVATE_METHODS[name], at, values, *_PRIVATE_STYLES[name]))
     ticks = [(float(size), str(size)) for size in sizes]
-    title, x_label = f"{title}, ε = {_EPSILON:g}", "numbers in the sketch"
+    title, x_label = f"{title}, ε = {_SHOWN_EPSILON:g}", "numbers in the sketch"
     return LinePanel(title, x_label, "LRE (0 = exact)", lines, True, ticks)
 
 
@@ -120,7 +124,7 @@ def draw_private_scatter(
             if method not in plan.decoders:
                 continue
             panels.append(PointPanel("exact PCA", data.rows @ exact.T, groups))
-            for epsilon in (None, _EPSILON):
+            for epsilon in (None, _SHOWN_EPSILON):
                 found = leading_components(noisy_moment(data, plan, method, epsilon))[
                     :2
                 ]

@@ -54,11 +54,11 @@ PRIVATE_METHODS = {
 FULL = N_FEATURES * (N_FEATURES + 1) // 2
 """Numbers of a whole second moment."""
 
-_VALUE_BOUND = 2.0**20
+_PRIVATE_VALUE_BOUND = 2.0**20
 """Far beyond any feature of a row of values up to 4."""
 
-Released = Sketch | PrivateSketch
-Decode = Callable[[Released], NDArray[np.float64]]
+SeenSketch = Sketch | PrivateSketch
+DecodeMoment = Callable[[SeenSketch], NDArray[np.float64]]
 """From a sketch, released or not, to a second moment of at least its features."""
 
 
@@ -68,7 +68,7 @@ class Plan:
     """A map of bounded norm, and decoders of its sketches by name."""
 
     feature_map: AbstractFeatureMap
-    decoders: dict[str, Decode]
+    decoders: dict[str, DecodeMoment]
     pad: int = 0
     """Zeros to put behind every row."""
 
@@ -88,7 +88,9 @@ def sketch_plans(
         Folder with weights of the paper's SQNet.
     """
     d = data.public_rows.shape[1]
-    quadratic = QuadraticFeatures(d, size, law="gaussian", value_bound=_VALUE_BOUND)
+    quadratic = QuadraticFeatures(
+        d, size, law="gaussian", value_bound=_PRIVATE_VALUE_BOUND
+    )
     plans = [
         Plan(
             _bounded(quadratic, data),
@@ -104,7 +106,7 @@ def sketch_plans(
         return plans
     regular, aware = net.decoder(shrink=False), net.decoder()
     paper = Plan(
-        net.releasable_map(value_bound=_VALUE_BOUND),
+        net.releasable_map(value_bound=_PRIVATE_VALUE_BOUND),
         {
             SQNET: lambda sketch: aware.decode(sketch).params,
             CLAMPED: lambda sketch: regular.decode(sketch).params,
@@ -128,8 +130,8 @@ def _bounded(feature_map: AbstractFeatureMap, data: PrivateSet) -> AbstractFeatu
     return clipped(feature_map, norm_bound=data.norm_bound(feature_map))
 
 
-def _decode(name: Literal["nystrom", "learned"] | str) -> Decode:
-    def decode(sketch: Released) -> NDArray[np.float64]:
+def _decode(name: Literal["nystrom", "learned"] | str) -> DecodeMoment:
+    def decode(sketch: SeenSketch) -> NDArray[np.float64]:
         moments = moment_decoder(name, sketch).decode(sketch).params
         return np.asarray(moments.covariance + np.outer(moments.mean, moments.mean))
 

@@ -28,10 +28,10 @@ __all__ = ["PUBLIC", "REACH", "Knowledge", "PrivateSet", "private_set"]
 REACH = 4.0
 """Largest magnitude of a value in public units."""
 
-_LEAST_SCALE = 0.1
+_LEAST_PUBLIC_SCALE = 0.1
 """Features of a training set that hardly vary get this share of the largest scale."""
 
-_QUANTILE = 0.99
+_PUBLIC_ROWS_KEPT = 0.99
 """Share of training rows that S leaves as they are."""
 
 
@@ -89,7 +89,7 @@ class PrivateSet:
         """S: longer than 99 % of the feature vectors of public rows."""
         blocks = np.array_split(self.public_rows, -(-len(self.public_rows) // 256))
         norms = [np.linalg.norm(feature_map(block), axis=1) for block in blocks]
-        return float(np.quantile(np.concatenate(norms), _QUANTILE))
+        return float(np.quantile(np.concatenate(norms), _PUBLIC_ROWS_KEPT))
 
 
 def private_set(folder: str | os.PathLike[str], name: str) -> PrivateSet:
@@ -123,7 +123,7 @@ def private_set(folder: str | os.PathLike[str], name: str) -> PrivateSet:
 
 
 def _scales(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.maximum(deviations, _LEAST_SCALE * deviations.max()))
+    return np.asarray(np.maximum(deviations, _LEAST_PUBLIC_SCALE * deviations.max()))
 
 
 def _in_units(rows: NDArray[np.float64], center: Any, scale: Any) -> Any:

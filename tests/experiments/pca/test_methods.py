@@ -7,6 +7,7 @@ import torch
 from paper_folder import write_paper_folder
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
+from sketchlearn.experiments.pca import methods
 from sketchlearn.experiments.pca.methods import PCA_METHODS, pca_method, weights_file
 from sketchlearn.experiments.pca.sets import load_sets
 from sketchlearn.features.quadratic import QuadraticFeatures
@@ -91,6 +92,20 @@ def test_networks_of_all_sizes_are_one_file(data, tmp_path):
         found = method.estimate(wide, size, 0).second_moment
         np.testing.assert_allclose(found, expected[:24, :24], atol=0.02)
     assert not method.runs_at(31)
+
+
+def test_a_basis_is_completed_until_nothing_is_lost(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(methods, "LARGEST_LEARNED", 30)
+    width, wide = 26, data[1]
+    n = width * (width + 1) // 2
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(n, 30)))[0].T
+    NestedSQNet.from_basis(basis, rng.normal(size=n)).save(tmp_path / weights_file())
+    method = pca_method("sqnet", tmp_path)
+    found = [method.estimate(wide, size, 0).second_moment for size in (30, 200, n)]
+    errors = [np.linalg.norm(moment - wide.second_moment) for moment in found]
+    assert sorted(errors, reverse=True) == errors
+    assert errors[-1] < 1e-9
 
 
 def test_other_methods_are_shown_where_most_sets_do_not_fit():

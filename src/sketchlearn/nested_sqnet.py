@@ -22,6 +22,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
@@ -57,6 +58,8 @@ class NestedSQNet:
         float32 copies.
     model : ModelReference, optional
         The weights of the package these are.
+    prior : SketchPrior, optional
+        What its training knows of sketches of the largest size, for private ones.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class NestedSQNet:
     n_features: int
     tensors: Mapping[str, NDArray[np.float32]]
     model: ModelReference | None = None
+    prior: SketchPrior | None = None
 
     def __post_init__(self) -> None:
         spec = SQNetSpec(self.n_features, 1, inputs="outer", output="symmetric")
@@ -84,6 +88,11 @@ class NestedSQNet:
                 f"{rows}."
             )
         object.__setattr__(self, "tensors", frozen_tensors(self.tensors, shapes))
+        if self.prior is not None and len(self.prior.low) != rows:
+            raise FeatureMapError(
+                f"this prior is one of {len(self.prior.low)} numbers, and the basis "
+                f"has {rows} rows."
+            )
 
     @classmethod
     def from_basis(
@@ -147,13 +156,16 @@ class NestedSQNet:
             DECODER_PREFIX + LAST_WEIGHT: rows.T,
             _MEAN_TENSOR: self.mean,
         }
-        return SQNet(spec, tensors, self.model)
+        prior = self.prior and self.prior.first(sketch_size)
+        return SQNet(spec, tensors, self.model, prior)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Width, tensors and a model card as one value."""
         spec = {"n_features": self.n_features}
+        prior = self.prior.to_tensors() if self.prior else {}
+        tensors = {**self.tensors, **prior}
         return Weights(
-            self.weights_kind, spec, self.tensors, card or {}, half=[_ROWS_TENSOR]
+            self.weights_kind, spec, tensors, card or {}, half=[_ROWS_TENSOR]
         )
 
     @classmethod
@@ -165,7 +177,8 @@ class NestedSQNet:
                 "all sizes. Load them with load_model or with the class they were "
                 "saved from."
             )
-        net = cls(weights.spec["n_features"], weights.tensors)
+        tensors, prior = SketchPrior.split(weights.tensors)
+        net = cls(weights.spec["n_features"], tensors, prior=prior)
         model = ModelReference(weights.model, weights.digest) if weights.model else None
         return replace(net, model=model)
 

@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchlearn.decoders.moments.query_network import QueryNetwork
+from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import random_activations
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.features.clipping import ClippedFeatures, clipped
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
     ModelReference,
@@ -68,6 +70,8 @@ class SQNet:
         float32 copies.
     model : ModelReference, optional
         The weights of the package these are, or were before they were trained on.
+    prior : SketchPrior, optional
+        What its training knows of sketches, for private ones.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class SQNet:
     spec: SQNetSpec
     tensors: Mapping[str, NDArray[np.float32]]
     model: ModelReference | None = None
+    prior: SketchPrior | None = None
 
     def __post_init__(self) -> None:
         kept = {
@@ -95,6 +100,12 @@ class SQNet:
                 "these weights hold tensors that belong to no part of an SQNet."
             )
         object.__setattr__(self, "tensors", kept)
+        size = self.spec.sketch_size
+        if self.prior is not None and len(self.prior.low) != size:
+            raise FeatureMapError(
+                f"this prior is one of {len(self.prior.low)} numbers, and the sketch "
+                f"has {size}."
+            )
 
     @classmethod
     def initial(cls, spec: SQNetSpec, seed: int = 0) -> SQNet:
@@ -161,6 +172,24 @@ class SQNet:
             scaling=scaling,
         )
 
+    def releasable_map(
+        self, *, scaling: Scaling | None = None, value_bound: float | None = None
+    ) -> ClippedFeatures:
+        """The Sketch Network clipped to the S of its training, for private sketches.
+
+        Parameters
+        ----------
+        scaling, value_bound
+            As for :meth:`feature_map`.
+        """
+        if self.prior is None:
+            raise FeatureMapError(
+                "this SQNet was trained without a norm bound S. Give one of your own: "
+                "clipped(net.feature_map(), norm_bound=S)."
+            )
+        plain = self.feature_map(scaling=scaling, value_bound=value_bound)
+        return clipped(plain, norm_bound=self.prior.norm_bound)
+
     def _table(
         self, scaling: Scaling | None, value_bound: float | None, origin: Origin
     ) -> TableFeatures:
@@ -170,8 +199,15 @@ class SQNet:
         table = network_table(self.feature_network).table
         return TableFeatures(table, row_items=most, origin=origin)
 
-    def decoder(self) -> QueryNetwork:
-        """The Query Network as a decoder; it refuses sketches of other maps."""
+    def decoder(self, *, shrink: bool = True) -> QueryNetwork:
+        """The Query Network as a decoder; it refuses sketches of other maps.
+
+        Parameters
+        ----------
+        shrink : bool
+            Whether numbers of a private sketch are shrunk as its noise demands, or only
+            clamped to the range of training as in the paper.
+        """
         side = self.spec.n_outputs
         symmetric = self.spec.output == "symmetric"
         return QueryNetwork(
@@ -181,11 +217,15 @@ class SQNet:
             pooling=self.spec.pooling,
             digest=self._digest,
             units=self._units,
+            prior=self.prior,
+            shrink=shrink,
         )
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and a model card as one value."""
-        return Weights(self.weights_kind, self.spec.to_dict(), self.tensors, card or {})
+        prior = self.prior.to_tensors() if self.prior else {}
+        tensors = {**self.tensors, **prior}
+        return Weights(self.weights_kind, self.spec.to_dict(), tensors, card or {})
 
     @classmethod
     def from_weights(cls, weights: Weights) -> SQNet:
@@ -196,7 +236,8 @@ class SQNet:
                 "them with load_model or with the class they were saved from."
             )
         model = ModelReference(weights.model, weights.digest) if weights.model else None
-        return cls(SQNetSpec.from_dict(weights.spec), weights.tensors, model)
+        tensors, prior = SketchPrior.split(weights.tensors)
+        return cls(SQNetSpec.from_dict(weights.spec), tensors, model, prior)
 
     def save(
         self, path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None

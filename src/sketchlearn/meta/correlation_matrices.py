@@ -22,10 +22,8 @@ def dataset_correlations(
     data: MetaDataset, *, active_only: bool = False
 ) -> NDArray[np.float32]:
     """Correlations of all features; constant ones have zeros, or are left out."""
-    every = np.arange(data.n_rows), np.arange(data.n_features)
-    rows = data.take(*every)
-    if active_only:
-        rows = rows[:, rows.std(axis=0) > 0]
+    columns = data.varying if active_only else np.arange(data.n_features)
+    rows = data.take(np.arange(data.n_rows), columns)
     total = np.zeros((rows.shape[1], rows.shape[1]))
     for part in np.array_split(rows, max(1, len(rows) // 4096)):
         total += part.T @ part

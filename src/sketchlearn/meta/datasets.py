@@ -115,6 +115,11 @@ class MetaDataset:
             values = (values - mean[columns]) * scale[columns]
         return values
 
+    @property
+    def varying(self) -> NDArray[np.int64]:
+        """Columns that are not constant."""
+        return np.flatnonzero(self._moments[1])
+
     @cached_property
     def _arrays(self) -> Arrays:
         rows, labels = self.read()

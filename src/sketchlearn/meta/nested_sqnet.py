@@ -7,10 +7,12 @@ those. What was trained is used frozen: :meth:`TrainableNestedSQNet.freeze`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, final
 
 from typing_extensions import override
 
+from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.moment_basis import MomentBasis
@@ -42,23 +44,32 @@ class TrainableNestedSQNet(nn.Module):
         super().__init__()
         self.basis = nn.Parameter(torch.tensor(start.rows, dtype=torch.float32))
         self.mean = nn.Parameter(torch.tensor(start.mean, dtype=torch.float32))
+        self.prior: SketchPrior | None = None
 
     @property
     def sketch_size(self) -> int:
         """The largest size."""
         return len(self.basis)
 
+    def sketch_triangles(self, triangles: Tensor) -> Tensor:
+        """Sketches of the largest size, from lower triangles: (..., n) → (..., m)."""
+        result: Tensor = (triangles - self.mean) @ self.basis.mT
+        return result
+
+    def decode(self, sketch: Tensor) -> Tensor:
+        """Lower triangles from the first numbers of sketches: (..., k) → (..., n)."""
+        result: Tensor = sketch @ self.basis[: sketch.shape[-1]] + self.mean
+        return result
+
     @override
     def forward(self, triangles: Tensor, sketch_size: int) -> Tensor:
         """What the first numbers of the sketch tell: (..., n) → (..., n)."""
-        rows = self.basis[:sketch_size]
-        result: Tensor = (triangles - self.mean) @ rows.mT @ rows + self.mean
-        return result
+        return self.decode(self.sketch_triangles(triangles)[..., :sketch_size])
 
     def freeze(self) -> NestedSQNet:
         """The networks as they are now, their basis in half precision."""
         basis, mean = (part.detach().numpy() for part in (self.basis, self.mean))
-        return NestedSQNet.from_basis(basis, mean)
+        return replace(NestedSQNet.from_basis(basis, mean), prior=self.prior)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Tensors and a model card as one value."""

@@ -179,6 +179,8 @@ def train_run(
             resume=resume,
             start_from=start_from,
         )
+    if run.task.finish is not None:
+        run.task.finish(run.model, run.problem)
     card = _card(config, run, result)
     if finished is not None:
         card["started_from"] = {"model": finished.model, "checksum": finished.digest}

@@ -14,6 +14,7 @@ from typing import Any, Self, final
 
 from typing_extensions import override
 
+from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.network import FEATURE_PREFIX
 from sketchlearn.files.weights import Weights
@@ -65,7 +66,7 @@ class TrainableSQNet(nn.Module):
             for prefix, network in self._networks.items()
             for name, array in network.freeze().tensors.items()
         }
-        return SQNet(self.spec, tensors, self._model)
+        return SQNet(self.spec, tensors, self._model, self.prior)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         """Spec, tensors and a model card as one value."""
@@ -161,6 +162,7 @@ class TrainableSQNet(nn.Module):
 
     def _start(self, frozen: SQNet) -> None:
         self._model = frozen.model
+        self.prior: SketchPrior | None = frozen.prior
         self._random = None
         if frozen.spec.random:
             self._random = differentiable(frozen.spec.random_features)

@@ -17,7 +17,6 @@ from sketchlearn.experiments.pca.comparison import (
 )
 from sketchlearn.experiments.pca.figures import errors_by_rank
 from sketchlearn.experiments.pca.methods import PCA_METHODS, Method, weights_file
-from sketchlearn.experiments.pca.privacy import FULL, measure_privacy
 from sketchlearn.experiments.pca.reproduction import PCAPlan, reproduce_pca
 from sketchlearn.experiments.pca.sets import Estimate, EvaluationSet
 from sketchlearn.experiments.pca.training import train_networks
@@ -160,16 +159,16 @@ def test_the_reproduction_writes_results_tables_and_figures(folder):
     assert list(results.pca["sqnet"]["hapmap31"]) == [20, 100]
     assert "skipped sqnet at size 700" in (folder / "out" / "tables.txt").read_text()
     figures = sorted(path.name for path in (folder / "out").glob("*.png"))
-    assert figures == ["components.png", "scatter.png", "sizes.png"]
-
-
-def test_noise_makes_private_components_worse(folder):
-    found = measure_privacy(folder, "hapmap31", sizes=(FULL,), n_releases=1)
-    assert len(found.lre) == 2
-    for scores in found.lre.values():
-        *noisy, exact = scores[FULL]
-        assert exact < 0.05 < found.random
-        assert np.nanmax(noisy) > exact
+    assert figures == [
+        "components.png",
+        "privacy.png",
+        "scatter-private.png",
+        "scatter.png",
+        "sizes.png",
+    ]
+    (private,) = written["privacy"]
+    assert private["name"] == "hapmap31"
+    assert "private hapmap31" in (folder / "out" / "tables.txt").read_text()
 
 
 def test_plans_refuse_what_does_not_exist():

@@ -278,7 +278,7 @@ def test_narrow_datasets_are_padded_with_zeros_and_only_training_ones_drawn():
     problem = PaddedMomentProblem(
         training, [alike("c", 6, 0.8)], n_features=6, episodes=40
     )
-    drawn = problem.draw(np.random.default_rng(0))
+    drawn = problem.draw(np.random.default_rng(0)).triangles
     assert drawn.shape == (40, 21)
     batch = matrices(drawn)
     narrow = batch[:, 5, 5] == 0
@@ -290,7 +290,8 @@ def test_narrow_datasets_are_padded_with_zeros_and_only_training_ones_drawn():
         assert not matrix[d:].any()
         expected = 0.2 if d == 6 else 0.5
         assert np.abs(off_diagonal(matrix[:d, :d]) - expected).max() < 1e-4
-    assert np.array_equal(drawn, problem.draw(np.random.default_rng(0)))
+    again = problem.draw(np.random.default_rng(0))
+    assert np.array_equal(drawn, again.triangles)
 
 
 def test_features_keep_the_order_of_the_dataset():
@@ -298,7 +299,7 @@ def test_features_keep_the_order_of_the_dataset():
     steps = np.random.default_rng(0).normal(size=(4000, 12))
     data = MetaDataset.from_arrays("walk", steps.cumsum(axis=1).astype(np.float32))
     problem = PaddedMomentProblem([data], [data], n_features=8, episodes=20)
-    for matrix in matrices(problem.draw(np.random.default_rng(0))):
+    for matrix in matrices(problem.draw(np.random.default_rng(0)).triangles):
         assert (np.diff(matrix[0]) < 0).all()
         assert (np.diff(matrix[-1]) > 0).all()
 
@@ -310,7 +311,7 @@ def test_shares_say_how_often_a_kind_is_drawn():
         problem = PaddedMomentProblem(
             [image, made], [image], n_features=5, episodes=9, shares={kind: 1.0}
         )
-        found = off_diagonal(matrices(problem.draw(np.random.default_rng(0))))
+        found = off_diagonal(matrices(problem.draw(np.random.default_rng(0)).triangles))
         assert np.abs(found - expected).max() < 1e-4
     with pytest.raises(ConfigError, match="no dataset is of kind 'sound'; there are"):
         PaddedMomentProblem([image], [image], shares={"sound": 1.0})
@@ -444,3 +445,61 @@ def test_training_lowers_the_loss():
 def test_settings_a_task_does_not_know_are_refused(task):
     with pytest.raises((ConfigError, FeatureMapError), match="'colour'"):
         build_run(run_config(task, colour=1), DATASETS)
+
+
+def nested_config(**problem):
+    return replace(
+        run_config("second-moment", start_episodes=60, **problem),
+        model={"nested": True, "sketch_size": 8},
+    )
+
+
+@pytest.mark.parametrize("config", [run_config("second-moment"), nested_config()])
+def test_training_ends_with_the_range_of_sketches_of_its_datasets(config):
+    run = train_run(config, DATASETS)
+    prior, frozen = run.model.prior, run.model.freeze()
+    net = frozen.sized(8) if isinstance(frozen, NestedSQNet) else frozen
+    whole = [np.corrcoef(data.rows.T)[np.tril_indices(16)] for data in DATASETS[:3]]
+    with torch.no_grad():
+        sketches = run.model.sketch_triangles(torch.tensor(np.array(whole)).float())
+    # Episodes are parts of datasets: some may reach a little less far than the whole.
+    width = prior.high - prior.low
+    assert (sketches.numpy() >= prior.low - width).all()
+    assert (sketches.numpy() <= prior.high + width).all()
+    rows = np.concatenate([data.take(range(100), range(16)) for data in DATASETS[:3]])
+    norms = np.linalg.norm(net.feature_map(value_bound=2.0**20)(rows), axis=1)
+    assert np.mean(norms <= prior.norm_bound) == pytest.approx(0.75, abs=0.08)
+    assert net.prior.norm_bound == prior.norm_bound
+    assert "sketch.low" in run.model.to_weights().tensors
+
+
+def test_no_number_of_a_held_out_dataset_is_in_the_range():
+    far = mixed("d", 16, 9)
+    priors = [
+        train_run(nested_config(), [*DATASETS[:3], held]).model.prior
+        for held in (DATASETS[3], far)
+    ]
+    for name, array in priors[0].to_tensors().items():
+        np.testing.assert_array_equal(array, priors[1].to_tensors()[name])
+
+
+@pytest.mark.parametrize("make", [run_config, None])
+def test_noise_of_a_release_makes_the_loss_larger(make):
+    release = {"epsilon": 1.0, "n_rows": 20}
+    if make is None:
+        quiet, noisy = nested_config(), nested_config(release=release)
+    else:
+        quiet, noisy = (
+            make("second-moment", start_episodes=60, **extra)
+            for extra in ({}, {"release": release})
+        )
+    losses = []
+    for config in (quiet, noisy):
+        run = build_run(config, DATASETS)
+        batch = run.problem.draw(np.random.default_rng(0))
+        losses.append(run.problem.loss(run.model, batch).item())
+        assert run.problem.loss(run.model, batch).item() == losses[-1]
+    assert losses[1] > 1.02 * losses[0]
+    assert np.isfinite(train_run(noisy, DATASETS).result.best_score)
+    with pytest.raises(FeatureMapError, match="colour"):
+        build_run(nested_config(release={"colour": 1}), DATASETS)

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from sketchlearn.decoders.base import AbstractDecoder, Decoding
 from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
+from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, PoolingError
 from sketchlearn.features.network import network_digest
 from sketchlearn.files.weights import tensors_digest
@@ -51,6 +52,12 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     units : Scale, optional
         Applied to the pooled features first: from the whole numbers of a table to
         those the network was trained on.
+    prior : SketchPrior, optional
+        Range and variances of the sketches it was trained on, with which private
+        sketches are cleaned of noise; by default they are clamped to the bounds of
+        their map.
+    shrink : bool
+        False to clamp private sketches alone, as the paper does.
 
     Examples
     --------
@@ -70,6 +77,8 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     pooling: str = "mean"
     digest: str = ""
     units: Scale | None = None
+    prior: SketchPrior | None = None
+    shrink: bool = True
 
     def __post_init__(self) -> None:
         outputs = self.network.spec.n_outputs
@@ -89,11 +98,20 @@ class QueryNetwork(AbstractDecoder[NDArray[np.float64]]):
     @override
     def decode(self, sketch: Sketch | PrivateSketch) -> Decoding[NDArray[np.float64]]:
         self._require_trained_on(sketch)
-        pooled = sketch.pooled if isinstance(sketch, Sketch) else _clamped(sketch)
+        pooled = sketch.pooled if isinstance(sketch, Sketch) else self._cleaned(sketch)
         outputs = self.network(pooled if self.units is None else self.units(pooled))
         if self.symmetric:
             return Decoding(symmetric_matrix(outputs))
         return Decoding(outputs.reshape(self.shape))
+
+    def _cleaned(self, sketch: PrivateSketch) -> NDArray[np.float64]:
+        """The noisy mean, without as much noise as public knowledge tells."""
+        bound = sketch.features.value_bound
+        clamped: NDArray[np.float64] = np.clip(sketch.mean, -bound, bound)
+        if self.prior is None:
+            return clamped
+        noise = sketch.noise_std / sketch.count
+        return self.prior.clean(clamped, noise, shrink=self.shrink)
 
     def _require_trained_on(self, sketch: Sketch | PrivateSketch) -> None:
         """Refuse sketches whose numbers mean something else to this network."""
@@ -125,10 +143,3 @@ def _map_digest(sketch: Sketch | PrivateSketch) -> str:
         return found
     parts = sketch.feature_map.parts()
     return tensors_digest(parts[0].feature_map.weights()) if len(parts) == 1 else ""
-
-
-def _clamped(sketch: PrivateSketch) -> NDArray[np.float64]:
-    """The noisy mean, brought back into the public bounds of a mean."""
-    bound = sketch.features.value_bound
-    clamped: NDArray[np.float64] = np.clip(sketch.mean, -bound, bound)
-    return clamped

@@ -1,7 +1,7 @@
 """The paper's figures for PCA and ridge, from results and from the test sets.
 
-Figures pca_regression_results, curves-barrido, dp-curves and dp-pca of the paper. Each
-function draws one and returns its path.
+Figures pca_regression_results, curves-barrido and, without noise, dp-pca of the paper.
+Each function draws one and returns its path.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from numpy.typing import NDArray
 
 from sketchlearn.experiments.pca.comparison import REAL, PCAResults
 from sketchlearn.experiments.pca.methods import OUR_PCA, PCA_METHODS, SQNET, Method
-from sketchlearn.experiments.pca.privacy import (
-    FULL,
-    SETTINGS,
-    PrivacyCurves,
-)
 from sketchlearn.experiments.pca.sets import EvaluationSet
-from sketchlearn.experiments.protocol import DELTA, EPSILONS, mean_by_size
+from sketchlearn.experiments.protocol import mean_by_size
 from sketchlearn.metrics import leading_components
 from sketchlearn.report import (
     Line,
@@ -32,7 +27,6 @@ from sketchlearn.report import (
 
 __all__ = [
     "draw_component_errors",
-    "draw_privacy",
     "draw_scatter",
     "draw_sizes",
     "errors_by_rank",
@@ -45,8 +39,6 @@ _PCA_COLOURS = dict(
         strict=True,
     )
 )
-_NO_NOISE = 100.0
-"""Place on the axis of epsilon."""
 
 
 def draw_sizes(results: PCAResults, path: Path) -> Path:
@@ -135,25 +127,6 @@ def draw_component_errors(
             panels.append(LinePanel(title, "number of components", y_label, lines))
     title = "Error by number of principal components"
     return draw_lines(panels, path, title=title, n_columns=len(sizes))
-
-
-def draw_privacy(curves: Sequence[PrivacyCurves], path: Path) -> Path:
-    """LRE against epsilon: a panel for each set, a line for each sketch size."""
-    setting = list(SETTINGS)[1]  # the one without gaps
-    panels = []
-    for found in curves:
-        lines = []
-        for number, (size, values) in enumerate(found.lre[setting].items()):
-            label = f"m = {size}" + (" (all of R)" if size == FULL else "")
-            places = [*EPSILONS, _NO_NOISE]
-            lines.append(Line(label, places, values, "o-", f"C{number}"))
-        ends = [EPSILONS[0], _NO_NOISE]
-        lines.append(Line("random basis", ends, [found.random] * 2, "--", "0.5"))
-        ticks = [(value, f"{value:g}") for value in EPSILONS]
-        ticks.append((_NO_NOISE, "no noise"))
-        title, x_label = f"{found.name}, {found.n_rows} rows", f"ε (δ = {DELTA:g})"
-        panels.append(LinePanel(title, x_label, "LRE (0 = exact)", lines, True, ticks))
-    return draw_lines(panels, path, title=f"PCA from one private sketch ({setting})")
 
 
 def draw_scatter(

@@ -58,6 +58,7 @@ __all__ = [
     "PCA_METHODS",
     "SQNET",
     "Method",
+    "paper_network",
     "pca_method",
     "weights_file",
 ]
@@ -269,10 +270,18 @@ def _completed_basis(folder: Path | None) -> tuple[MomentBasis, int]:
 def _networks(
     folder: Path | None, size: int
 ) -> tuple[AbstractFeatureMap, QueryNetwork]:
-    path = None if folder is None else folder / weights_file(size)
-    found = path is not None and path.is_file()
-    net = SQNet.load(path) if path and found else _nested(folder).sized(size)
+    net = paper_network(folder, size)
+    assert net is not None, "asked for at sizes that are there"
     return net.feature_map(value_bound=_VALUE_BOUND), net.decoder()
+
+
+def paper_network(folder: Path | None, size: int) -> SQNet | None:
+    """The paper's SQNet of one size from a folder or the package, if there is one."""
+    path = None if folder is None else folder / weights_file(size)
+    if path is not None and path.is_file():
+        return SQNet.load(path)
+    nested = _nested(folder)
+    return nested.sized(size) if size <= nested.sketch_size else None
 
 
 @lru_cache(maxsize=1)

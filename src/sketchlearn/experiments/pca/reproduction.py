@@ -24,7 +24,6 @@ from sketchlearn.experiments.pca.comparison import (
 )
 from sketchlearn.experiments.pca.figures import (
     draw_component_errors,
-    draw_privacy,
     draw_scatter,
     draw_sizes,
 )
@@ -36,10 +35,17 @@ from sketchlearn.experiments.pca.methods import (
     pca_method,
 )
 from sketchlearn.experiments.pca.privacy import (
-    PUBLIC_TWINS,
+    PRIVACY_SIZES,
     PrivacyCurves,
+    mean_curves,
     measure_privacy,
+    privacy_table,
 )
+from sketchlearn.experiments.pca.private_figures import (
+    draw_privacy,
+    draw_private_scatter,
+)
+from sketchlearn.experiments.pca.public import PUBLIC
 from sketchlearn.experiments.pca.sets import (
     EvaluationSet,
     load_sets,
@@ -61,7 +67,10 @@ PRINTED_NOTE = (
 )
 
 SCATTERED = "hapmap31"
-"""The genotype set of the scatter plot."""
+"""The genotype set of the scatter plots."""
+
+BY_COMPONENT = ("MNIST", SCATTERED)
+"""Sets whose errors are shown by the number of components."""
 
 
 @final
@@ -84,6 +93,12 @@ class PCAPlan:
     privacy: bool = True
     """Whether to measure what privacy costs."""
 
+    private_sizes: tuple[int, ...] = PRIVACY_SIZES
+    """Sizes of private sketches."""
+
+    n_releases: int = 3
+    """Releases to take the mean of."""
+
     shuffled: bool = False
     """Whether features are in random order instead of that of the dataset."""
 
@@ -94,7 +109,11 @@ class PCAPlan:
     def quick(cls) -> PCAPlan:
         """Two sets, two sizes, one draw: shows in seconds that everything runs."""
         return cls(
-            sizes=(20, 100), datasets=("diabetes", SCATTERED), n_seeds=1, privacy=False
+            sizes=(20, 100),
+            datasets=("diabetes", SCATTERED),
+            n_seeds=1,
+            private_sizes=(20,),
+            n_releases=1,
         )
 
 
@@ -135,14 +154,28 @@ def reproduce_pca(
     )
     curves = []
     listed = list_folder(data)
-    private = [one.name for one in sets if PUBLIC_TWINS.get(one.name) in listed]
-    for name in private if plan.privacy else []:
+    here = {one.name for one in sets} if plan.privacy else set()
+    here = {name for name in here & set(PUBLIC) if PUBLIC[name].twin in listed}
+    for name in (name for name in PUBLIC if name in here):
         say(f"private sketches of {name} ...")
-        curves.append(measure_privacy(data, name))
+        found = measure_privacy(
+            data,
+            name,
+            sizes=plan.private_sizes,
+            n_releases=plan.n_releases,
+            weights=weights,
+        )
+        curves.append(found)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULTS_FILE).write_text(_as_json(results, plan, curves), "utf-8")
-    (folder / TABLES_FILE).write_text(_all_tables(results), "utf-8")
-    for path in _draw(folder, sets, results, plan, curves, weights):
+    (folder / TABLES_FILE).write_text(_all_tables(results, curves), "utf-8")
+    drawn = _draw(folder, sets, results, plan, weights)
+    if curves:
+        drawn.append(draw_privacy(curves, folder / "privacy.png"))
+    if SCATTERED in here:
+        path, size = folder / "scatter-private.png", max(plan.private_sizes)
+        drawn.append(draw_private_scatter(data, SCATTERED, size, path, weights=weights))
+    for path in drawn:
         say(f"figure: {path}")
     return results
 
@@ -162,10 +195,9 @@ def _draw(
     sets: Sequence[EvaluationSet],
     results: PCAResults,
     plan: PCAPlan,
-    curves: Sequence[PrivacyCurves],
     weights: str | os.PathLike[str] | None,
 ) -> list[Path]:
-    """All figures that the chosen sets and sizes allow."""
+    """All figures without privacy that the chosen sets and sizes allow."""
     drawn = []
     if results.groups[REAL]:
         drawn.append(draw_sizes(results, folder / "sizes.png"))
@@ -174,12 +206,10 @@ def _draw(
     small = [size for size in plan.sizes if size <= LARGEST_LEARNED]
     ordered = sorted(small or plan.sizes)
     shown = sorted({ordered[len(ordered) // 2], ordered[-1]})
-    known = [one for one in sets if one.name in PUBLIC_TWINS]
+    known = [one for one in sets if one.name in BY_COMPONENT]
     if known:
         path = folder / "components.png"
         drawn.append(draw_component_errors(known, methods, shown, path))
-    if curves:
-        drawn.append(draw_privacy(curves, folder / "privacy.png"))
     for one in known:
         if one.name == SCATTERED:
             path = folder / "scatter.png"
@@ -188,9 +218,13 @@ def _draw(
     return drawn
 
 
-def _all_tables(results: PCAResults) -> str:
+def _all_tables(results: PCAResults, curves: Sequence[PrivacyCurves]) -> str:
     """The summary, then every method on every dataset."""
     tables = [summary_tables(results)]
+    if curves:
+        title = f"LRE from private sketches, mean over {len(curves)} sets"
+        tables.append(privacy_table(mean_curves(curves), title=title))
+    tables += [privacy_table(one.lre, title=f"private {one.name}") for one in curves]
     for method, found in results.pca.items():
         if found:
             tables += [

@@ -24,6 +24,7 @@ Builder = Callable[
     [RunConfig, Sequence[MetaDataset], Sequence[MetaDataset]],
     tuple[nn.Module, AbstractProblem],
 ]
+Finish = Callable[[Any, Any], None]
 
 
 class Search(Protocol):
@@ -54,6 +55,9 @@ class Task:
 
     search: Search | None = None
     """What to search in place before the training, if anything."""
+
+    finish: Finish | None = None
+    """What to learn in place after the training, of module and problem."""
 
     takes_datasets: bool = True
     """Whether it learns from datasets; others draw all they need from a law."""

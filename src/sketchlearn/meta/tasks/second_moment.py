@@ -8,8 +8,8 @@ episodes is (:mod:`sketchlearn.meta.moment_basis`) and may go on with the paper'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,18 @@ from sketchlearn.meta.correlation_matrices import dataset_correlations
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.moment_basis import MomentBasis, fit_basis
 from sketchlearn.meta.nested_sqnet import TrainableNestedSQNet
+from sketchlearn.meta.noise import SimulatedRelease
 from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.sketch_priors import learn_prior
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.nested_sqnet import NestedSQNet
+from sketchlearn.networks.forward import spec_from_dict
 from sketchlearn.sqnet import SQNet
 from sketchlearn.sqnet_spec import SQNetSpec
 
-__all__ = ["PaddedMomentProblem"]
+__all__ = ["MomentEpisodes", "PaddedMomentProblem"]
 
 SIMULATED = "simulated"
 
@@ -45,6 +48,17 @@ _FIRST_EPISODES = 1500
 
 _NESTED_SHARES = (1.0, 0.25, 0.0625)
 """Sizes at which a basis is trained and judged, by the largest."""
+
+_PRIOR_BATCHES, _PRIOR_ROWS = 16, 8
+"""Batches of 128 episodes, and rows of each, that a prior of sketches is learned from:
+S of half as many differs by 3 %."""
+
+
+class MomentEpisodes(NamedTuple):
+    """A batch: lower triangles, (episodes, d (d + 1) / 2), and a seed of noise."""
+
+    triangles: Tensor
+    noise_seed: int = 0
 
 
 @final
@@ -66,6 +80,9 @@ class PaddedMomentProblem(AbstractProblem):
     shares : mapping of str to float, optional
         Share of each kind of dataset, with ``"simulated"`` for all that are not real;
         all datasets alike by default.
+    release : SimulatedRelease, optional
+        Noise of a release on the sketches that networks are trained and judged on.
+        Clipped rows are not drawn: S is long enough for most.
     """
 
     def __init__(
@@ -76,10 +93,12 @@ class PaddedMomentProblem(AbstractProblem):
         n_features: int = 196,
         episodes: int = 64,
         shares: Mapping[str, float] | None = None,
+        release: SimulatedRelease | None = None,
     ) -> None:
         if not training or not held_out:
             raise ConfigError("give datasets to train on and datasets to hold out.")
-        self._d, self._episodes = n_features, episodes
+        self._d, self._episodes, self._release = n_features, episodes, release
+        self._datasets = training
         self._places = np.tril_indices(n_features)
         self._shares = _dataset_shares(training, shares or {})
         self._training = [
@@ -93,9 +112,9 @@ class PaddedMomentProblem(AbstractProblem):
         ]
 
     @override
-    def draw(self, rng: np.random.Generator) -> Tensor:
-        """Lower triangles, (episodes, d (d + 1) / 2)."""
-        return torch.from_numpy(self.triangles(self._episodes, rng))
+    def draw(self, rng: np.random.Generator) -> MomentEpisodes:
+        triangles = torch.from_numpy(self.triangles(self._episodes, rng))
+        return MomentEpisodes(triangles, int(rng.integers(2**63)))
 
     def triangles(self, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Lower triangles of episodes, (count, d (d + 1) / 2)."""
@@ -106,6 +125,21 @@ class PaddedMomentProblem(AbstractProblem):
             size = self._d if d > self._d else int(rng.integers((d + 1) // 2, d + 1))
             row[:] = self._triangle(_sub_matrix(matrix, size, rng))
         return found
+
+    def row_triangles(
+        self, count: int, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Products of some rows of as many episodes, (rows, d (d + 1) / 2)."""
+        found = []
+        for _ in range(count):
+            data = self._datasets[rng.choice(len(self._datasets), p=self._shares)]
+            columns = np.sort(rng.permutation(data.varying)[: self._d])
+            chosen = rng.integers(data.n_rows, size=_PRIOR_ROWS)
+            rows = data.take(chosen, columns)
+            found.append(np.pad(rows, ((0, 0), (0, self._d - len(columns)))))
+        whole = np.concatenate(found)
+        i, j = self._places
+        return np.asarray(whole[:, i] * whole[:, j])
 
     def closed_form(self, size: int, episodes: int, seed: int) -> MomentBasis:
         """Principal directions of episodes, weighted by powers of their norms.
@@ -124,18 +158,19 @@ class PaddedMomentProblem(AbstractProblem):
         return fit_basis(vectors, norms**-_POWER, size, after=first)
 
     @override
-    def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
-        found = [(part - batch).abs().mean() for part in _reconstructed(model, batch)]
+    def loss(self, model: nn.Module, batch: MomentEpisodes) -> Tensor:
+        truth = batch.triangles
+        found = [(part - truth).abs().mean() for part in self._decoded(model, batch)]
         return torch.stack(found).mean()
 
     @override
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean absolute error, which decides, and LRE on held-out datasets."""
         triangles = np.stack([self._triangle(matrix) for matrix in self._held_out])
-        batch = beside(model, torch.from_numpy(triangles))
+        batch = beside(model, MomentEpisodes(torch.from_numpy(triangles)))
         scores = [
             _log_relative_error(full, matrix)
-            for found in _reconstructed(model, batch)
+            for found in self._decoded(model, batch)
             for full, matrix in zip(
                 symmetric_matrix(found.double().cpu().numpy()),
                 self._held_out,
@@ -144,6 +179,23 @@ class PaddedMomentProblem(AbstractProblem):
         ]
         error = float(self.loss(model, batch))
         return {"score": error, "lre": float(np.mean(scores))}
+
+    def _decoded(self, model: nn.Module, batch: MomentEpisodes) -> list[Tensor]:
+        """What a network makes of sketches; networks of all sizes at some."""
+        assert isinstance(model, TrainableNestedSQNet | TrainableSQNet)
+        sketch, prior = model.sketch_triangles(batch.triangles), model.prior
+        sizes = [sketch.shape[-1]]
+        if isinstance(model, TrainableNestedSQNet):
+            sizes = [max(1, int(model.sketch_size * share)) for share in _NESTED_SHARES]
+        parts = [sketch[:, :size] for size in sizes]
+        if self._release is not None and prior is not None:
+            parts = [
+                self._release.clean_means(
+                    part, prior.first(size), noise_seed=batch.noise_seed
+                )
+                for size, part in zip(sizes, parts, strict=True)
+            ]
+        return [model.decode(part) for part in parts]
 
     def _triangle(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         """The lower triangle of a matrix padded with zeros."""
@@ -176,15 +228,6 @@ def _sub_matrix(
     return np.asarray(matrix[np.ix_(chosen, chosen)])
 
 
-def _reconstructed(model: nn.Module, batch: Tensor) -> list[Tensor]:
-    """What a network makes of lower triangles; networks of all sizes at some."""
-    if isinstance(model, TrainableNestedSQNet):
-        sizes = [max(1, int(model.sketch_size * share)) for share in _NESTED_SHARES]
-        return [model(batch, size) for size in sizes]
-    assert isinstance(model, TrainableSQNet)
-    return [model.decode(model.sketch_triangles(batch))]
-
-
 def _log_relative_error(
     found: NDArray[np.float64], matrix: NDArray[np.float32]
 ) -> float:
@@ -197,22 +240,38 @@ def _log_relative_error(
 def _build(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[TrainableSQNet | TrainableNestedSQNet, PaddedMomentProblem]:
-    known = ["n_features", "episodes", "shares", "start_episodes"]
+    known = ["n_features", "episodes", "shares", "start_episodes", "release"]
     refuse_unknown(config.problem, known, "[problem]")
     settings = dict(config.problem)
     episodes, seed = settings.pop("start_episodes", 0), config.train.seed
+    if "release" in settings:
+        settings["release"] = spec_from_dict(SimulatedRelease, settings["release"])
     problem = PaddedMomentProblem(training, held_out, **settings)
-    model = dict(config.model)
+    width = settings.get("n_features", 196)
+    model = _start(problem, config.model, width, episodes, seed)
+    if "release" in settings:
+        _learn_prior(model, problem)
+    return model, problem
+
+
+def _start(
+    problem: PaddedMomentProblem,
+    settings: Mapping[str, Any],
+    width: int,
+    episodes: int,
+    seed: int,
+) -> TrainableSQNet | TrainableNestedSQNet:
+    """Networks of all sizes or of one, from the closed form if there are episodes."""
+    model = dict(settings)
     if model.pop("nested", False):
         refuse_unknown(model, ["sketch_size"], "[model] with nested")
         basis = problem.closed_form(model["sketch_size"], episodes, seed)
-        return TrainableNestedSQNet(basis), problem
-    width = settings.get("n_features", 196)
+        return TrainableNestedSQNet(basis)
     spec = SQNetSpec.from_dict({"n_features": width, **model})
     if not episodes:
-        return TrainableSQNet(spec, seed=seed), problem
+        return TrainableSQNet(spec, seed=seed)
     basis = problem.closed_form(spec.sketch_size, episodes, seed)
-    return TrainableSQNet.thaw(_started(spec, basis)), problem
+    return TrainableSQNet.thaw(_started(spec, basis))
 
 
 def _started(spec: SQNetSpec, basis: MomentBasis) -> SQNet:
@@ -221,4 +280,22 @@ def _started(spec: SQNetSpec, basis: MomentBasis) -> SQNet:
     return SQNet(spec, net.tensors)
 
 
-TASK = Task("second-moment", _build)
+def _learn_prior(
+    model: TrainableSQNet | TrainableNestedSQNet, problem: PaddedMomentProblem
+) -> None:
+    """S, range and variances of sketches of training datasets, as the weights are."""
+
+    def batches(
+        draw: Callable[[int, np.random.Generator], NDArray[np.float32]], count: int
+    ) -> Iterator[NDArray[np.float32]]:
+        rng = np.random.default_rng(0)
+        return (draw(count, rng) for _ in range(_PRIOR_BATCHES))
+
+    model.prior = learn_prior(
+        model.sketch_triangles,
+        batches(problem.triangles, 128),
+        batches(problem.row_triangles, 128 // _PRIOR_ROWS),
+    )
+
+
+TASK = Task("second-moment", _build, finish=_learn_prior)

@@ -177,9 +177,9 @@ def test_every_class_that_declares_a_kind_of_weights_is_built_from_shipped_ones(
 
 
 def test_the_shipped_prior_says_how_it_was_made_and_where_it_ends():
-    card = load_card("pca-equivariant")
+    card = load_card("pca-ordered")
     assert card["task"] == "correlations"
-    assert re.match("sketchlearn train (configs/)?pca-equivariant", card["command"])
+    assert re.match("sketchlearn train pca-ordered", card["command"])
     assert card["seed"] == card["settings"]["train"]["seed"]
     assert card["results"]
     assert card["limits"]
@@ -285,21 +285,21 @@ def test_the_index_comes_with_the_package():
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """Weights of some kinds as files of one's own."""
-    for name in ("pca-equivariant", "kmeans-ckm", "autoencoder-codes", "autoencoder-m"):
+    for name in ("pca-ordered", "kmeans-ckm", "autoencoder-codes", "autoencoder-m"):
         save_weights(packaged_weights(name), tmp_path / f"{name}.safetensors")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_a_file_of_ones_own_is_a_model_like_those_of_the_package(own):
-    path = "pca-equivariant.safetensors"
-    found, shipped = load_model(path), load_model("pca-equivariant")
+    path = "pca-ordered.safetensors"
+    found, shipped = load_model(path), load_model("pca-ordered")
     seen, groups = np.array(SEEN), np.array(GROUPS)
     same = shipped.correlate(seen, groups, 0.0)
     assert np.array_equal(found.correlate(seen, groups, 0.0), same)
     assert np.array_equal(load_model(own / path).correlate(seen, groups, 0.0), same)
-    assert load_card(path) == load_card("pca-equivariant")
-    digest = packaged_weights("pca-equivariant").digest
+    assert load_card(path) == load_card("pca-ordered")
+    digest = packaged_weights("pca-ordered").digest
     assert load_model(path, checksum=digest) is not None
     with pytest.raises(SketchFileError, match="not the file that was asked for"):
         load_model(path, checksum="0" * 64)
@@ -321,7 +321,7 @@ def test_what_is_no_file_of_weights_is_refused(own):
 
 RNG = np.random.default_rng(3)
 TABLE = RNG.normal(size=(200, 2)) @ RNG.normal(size=(2, 30)) + RNG.normal(size=30)
-NAMED = "pca-equivariant.safetensors"
+NAMED = "pca-ordered.safetensors"
 
 
 @pytest.mark.filterwarnings("ignore::sketchlearn.errors.ConvergenceWarning")

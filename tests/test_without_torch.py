@@ -25,6 +25,7 @@ RNG = np.random.default_rng(0)
 ROWS = RNG.uniform(size=(300, 12))
 DECODERS = {
     "pca-equivariant": "model.decode(sketch).params.covariance",
+    "pca-ordered": "model.decode(sketch).params.covariance",
     "pca-sqnet": "model.sized(100).decoder().decode(sketch).params",
     "kmeans-ckm": "model.decoder(3).decode(sketch).params.centers",
     "kmeans-ckm-private": "model.decoder(3).decode(sketch).params.centers",
@@ -42,6 +43,7 @@ DECODERS = {
 }
 MAPS = {
     "pca-equivariant": lambda model: sl.CrossMomentFeatures(12, 3),
+    "pca-ordered": lambda model: sl.CrossMomentFeatures(12, 3, kept=[0, 2, 3, 7, 9]),
     "pca-sqnet": lambda model: model.sized(100).feature_map(value_bound=64.0),
     "kmeans-ckm": lambda model: model.feature_map(12, 100),
     "kmeans-ckm-private": lambda model: model.feature_map(12, 100),
@@ -90,6 +92,7 @@ MODELS = pytest.mark.parametrize(
     "name",
     [
         "pca-equivariant",
+        "pca-ordered",
         "pca-sqnet",
         "kmeans-ckm",
         "kmeans-ckm-private",

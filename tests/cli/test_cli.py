@@ -504,9 +504,9 @@ def test_a_sketch_comes_from_standard_input(shared):
 
 def test_own_weights_are_inspected_and_decoded_with(folder):
     path = "mine.safetensors"
-    save_weights(packaged_weights("pca-equivariant"), path)
+    save_weights(packaged_weights("pca-ordered"), path)
     shown = json.loads(run("inspect", path, "--json").stdout)
-    weights = packaged_weights("pca-equivariant")
+    weights = packaged_weights("pca-ordered")
     assert (shown["kind"], shown["checksum"]) == ("equivariant", weights.digest)
     assert (shown["spec"], shown["card"]) == (weights.spec, weights.card)
     assert shown["bytes"] == Path(path).stat().st_size

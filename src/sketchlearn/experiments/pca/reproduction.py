@@ -112,7 +112,7 @@ class PCAPlan:
             sizes=(20, 100),
             datasets=("diabetes", SCATTERED),
             n_seeds=1,
-            private_sizes=(20,),
+            private_sizes=(20, 100),
             n_releases=1,
         )
 

@@ -416,3 +416,16 @@ def test_a_compressed_sketch_places_what_it_saw_among_all_features():
     assert np.allclose(found[inner], COVARIANCE[inner], atol=1e-2)
     assert np.allclose(np.diag(found), np.diag(COVARIANCE), atol=1e-6)
     assert decoding.residual < 1e-2
+
+
+def test_features_that_drown_in_noise_leave_nothing_to_be_guessed_from():
+    rows = ROWS.copy()
+    rows[:, 10:] *= 30.0
+    bounds = Scaling.from_bounds(-500.0, 500.0, n_features=D)
+    kept = np.arange(5)
+    phi = CrossMomentFeatures(D, 2, kept=kept, scaling=bounds, reach=1.0)
+    sketch = sketch_rows(rows, clipped(phi, norm_bound=1.0))
+    private = release_seeded(sketch, 0, epsilon=5.0, delta=1e-5)
+    for decoder in (ORDERED, SHIPPED, NystromDecoder()):
+        found = decoder.decode(private).params.covariance
+        assert np.array_equal(found, np.diag(np.diag(found)))

@@ -92,7 +92,8 @@ class SeenCorrelations:
         Which of ``chosen`` the targets are, in the order of their columns.
     varying : array of ints
         All features that vary, with room in the sketch or without; the same as
-        ``chosen`` where there are targets, which those without room say nothing of.
+        ``chosen`` where there are targets, which those without room say nothing of,
+        and none where nothing was seen.
     """
 
     chosen: NDArray[np.int64]
@@ -120,6 +121,7 @@ class SeenCorrelations:
         active = variance[kept] > floor
         if not with_targets:
             active &= ~targets
+        is_alone = bool(part.targets) or not active.any()
         scale = np.sqrt(variance[kept][active])
         # The targets' share of C Omega is known exactly: take it out.
         exact = seen[active][:, columns:]
@@ -135,7 +137,7 @@ class SeenCorrelations:
             tests[:, used],
             spread,
             np.flatnonzero(targets[active]),
-            kept[active] if part.targets else np.flatnonzero(variance > floor),
+            kept[active] if is_alone else np.flatnonzero(variance > floor),
         )
 
     @property

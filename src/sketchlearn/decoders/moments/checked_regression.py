@@ -54,8 +54,9 @@ class CheckedTuning:
     doubt: float = 0.6
     """κ of correlations that were completed together with the targets. One would be the
     worst case, if Ev were known. Chosen on eleven training sets: 0.75 promised less and
-    predicted worse, 0.5 promised up to 0.04 too much, and on factor models more. Checked
-    by the R² of ridge and by what it promises too much, in ``benchmarks/tuning.py``."""
+    predicted worse, 0.5 promised up to 0.04 too much, and on factor models more.
+    Checked by the R² of ridge and by what it promises too much, in
+    ``benchmarks/tuning.py``."""
 
     doubt_alone: float = 2.0
     """κ where features were completed alone: their errors lean to the targets, which

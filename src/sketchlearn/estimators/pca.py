@@ -83,8 +83,9 @@ class CompressivePCA(
         How the covariance is completed where the sketch does not hold all of it: with
         a prior meta-learned on other datasets, or with none. The path of a
         ``.safetensors`` file is that of a prior of your own, as ``sketchlearn train
-        pca-equivariant`` writes it. Private sketches are always decoded without, and
-        so are those of more than 1,024 features.
+        pca-ordered`` writes it. Neighbouring columns may be alike, and the prior makes
+        use of it: leave columns that have an order in it. Sketches of more than 1,024
+        features are decoded without.
     random_state : int
         Seed of the sketch; the same on every party that is to merge. None is 0.
 

@@ -90,7 +90,7 @@ class CompressiveRidge(
         How the covariance is completed where the sketch does not hold all of it: with
         a prior meta-learned on other datasets, or with none. The path of a
         ``.safetensors`` file is that of a prior of your own, as ``sketchlearn train
-        pca-equivariant`` writes it. Private sketches are always decoded without.
+        pca-ordered`` writes it.
     random_state : int
         Seed of the sketch; the same on every party that is to merge.
 

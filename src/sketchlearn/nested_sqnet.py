@@ -140,12 +140,14 @@ class NestedSQNet:
             1 to the largest size. The networks of a smaller size are the first rows
             of those of a larger one.
         """
-        if type(sketch_size) is not int or not 0 < sketch_size <= self.sketch_size:
+        is_whole = isinstance(sketch_size, int | np.integer) and sketch_size is not True
+        if not is_whole or not 0 < sketch_size <= self.sketch_size:
             raise FeatureMapError(
                 f"this basis has the sizes 1 to {self.sketch_size}; got "
                 f"{sketch_size!r}. Train a larger one: sketchlearn train "
                 "pca-sqnet, with a larger sketch_size."
             )
+        sketch_size = int(sketch_size)
         spec = SQNetSpec(
             self.n_features, sketch_size, inputs="outer", output="symmetric"
         )

@@ -521,3 +521,13 @@ def test_own_weights_are_inspected_and_decoded_with(folder):
     missing = run(*arguments, "--decoder", "none.safetensors")
     assert missing.exit_code == 1
     assert "no file 'none.safetensors'" in missing.stderr
+
+
+def test_reproduce_refuses_an_output_it_cannot_write_before_it_computes(tmp_path):
+    data = write_paper_folder(tmp_path)
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    done = run("reproduce", "pca", "--quick", "--data", data, "--output", taken)
+    assert done.exit_code == 1
+    assert "results cannot be written there" in done.stderr
+    assert "size" not in done.stderr

@@ -16,6 +16,7 @@ from sketchlearn.errors import (
     RowsError,
     TooNoisy,
 )
+from sketchlearn.features.cross_moments import CrossMomentFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.testing import release_seeded
 
@@ -152,6 +153,28 @@ def test_a_compressed_sketch_predicts_no_worse_than_its_best_group(kind, decoder
         features = ridge.sketch_.feature_map.kept[:-1]
         one = max(np.corrcoef(x, target)[0, 1] ** 2 for x in rows[:, features].T)
         assert score > one - 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:the sketch saw")
+@pytest.mark.parametrize("decoder", ["learned", "nystrom"])
+def test_few_columns_promise_no_more_than_they_know(decoder):
+    promised = []
+    for seed in range(30):
+        rng = np.random.default_rng(1000 + seed)
+        d, n_factors = int(rng.integers(20, 60)), int(rng.integers(1, 6))
+        factors = rng.normal(size=(1500, n_factors)) @ rng.normal(size=(n_factors, d))
+        rows = factors + rng.uniform(0, 1) * rng.normal(size=(1500, d))
+        target = (rows / rows.std(axis=0))[:, :5] @ rng.normal(size=5)
+        target += rng.normal(size=1500)
+        phi = CrossMomentFeatures(d + 1, 1 + seed % 4, targets=[d], reach=64.0)
+        ridge = CompressiveRidge(1e-6, decoder=decoder)
+        ridge.fit_sketch(sketch_rows(np.column_stack([rows, target]), phi))
+        score = ridge.score(rows, target)
+        one = max(np.corrcoef(x, target)[0, 1] ** 2 for x in rows.T)
+        assert score > one - 1e-6
+        promised.append(ridge.score_estimate_ - score)
+    assert np.mean(promised) < 1e-6
+    assert max(promised) < 1e-3
 
 
 @pytest.mark.filterwarnings("ignore:the sketch saw")
@@ -442,3 +465,13 @@ def test_many_directions_may_be_the_wrong_ones_and_that_is_told():
     assert (
         CompressiveRidge(sketch_size=exact).fit(rows, target).score(rows, target) > 0.9
     )
+
+
+@pytest.mark.parametrize("size", [4, 8, 40])
+def test_features_without_room_are_warned_of_with_a_size_that_holds_all(size):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1000, 40)) @ rng.normal(size=(40, 40))
+    target = rows @ rng.normal(size=40)
+    with pytest.warns(ConvergenceWarning, match="of 40 features.* >= 861"):
+        CompressiveRidge(sketch_size=size).fit(rows, target)
+    CompressiveRidge(sketch_size=861).fit(rows, target)  # no warning

@@ -122,3 +122,27 @@ def test_a_split_holds_out_whole_datasets():
 def test_a_split_that_makes_no_sense_is_refused(held_out):
     with pytest.raises(RowsError, match="cannot hold out"):
         split_datasets([MetaDataset.from_arrays(n, [[0]]) for n in "ab"], held_out)
+
+
+@pytest.mark.parametrize(
+    ("column", "match"),
+    [
+        (pa.array([1.0, np.nan, 2.0]), "'f1' .* has missing or infinite values"),
+        (pa.array([1.0, np.inf, 2.0]), "'f1' .* has missing or infinite values"),
+        (pa.array([1, None, 2]), "'f1' .* has missing or infinite values"),
+        (pa.array(["a", "b", "c"]), "'f1' .* holds string"),
+    ],
+)
+def test_a_file_with_anything_but_finite_numbers_is_refused(tmp_path, column, match):
+    table = pa.table({"f0": pa.array([1.0, 2.0, 3.0]), "f1": column})
+    pq.write_table(table, tmp_path / "a.parquet")
+    entry = {"name": "a", "file": "a.parquet", "split": "train", "real": True}
+    entry |= {"rows": 3, "features": 2}
+    (tmp_path / "MANIFEST.json").write_text(json.dumps({"datasets": [entry]}))
+    (data,) = load_folder(tmp_path)
+    with pytest.raises(RowsError, match=match):
+        data.rows  # noqa: B018
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
+    (data,) = load_folder(tmp_path)
+    with pytest.raises(RowsError, match="no Parquet file that can be read"):
+        data.rows  # noqa: B018

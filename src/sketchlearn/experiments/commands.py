@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +67,7 @@ def _run(
         raise ConfigError(
             f"{output} has results already; pass --force to replace them."
         )
+    _require_writable(output)
     plan = experiment.plan.quick() if quick else experiment.plan()
     planned = {field.name: options.pop(field.name, None) for field in fields(plan)}
     plan = replace(plan, **{name: value for name, value in planned.items() if value})
@@ -91,6 +93,19 @@ def _note_missing(results: Path, missing: list[str]) -> None:
     content = json.loads(results.read_text("utf-8"))
     text = json.dumps({**content, "missing_sets": missing}, indent=1, allow_nan=False)
     results.write_text(text + "\n", "utf-8")
+
+
+def _require_writable(output: str) -> None:
+    """Refuse a folder that results cannot be written into before they are computed."""
+    try:
+        Path(output).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"--output {output}: results cannot be written there ({error.strerror}). "
+            "Name another folder."
+        ) from error
 
 
 def _shared_options(experiment: Experiment) -> list[click.Option]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -244,13 +246,37 @@ def _read_parquet(path: Path) -> Arrays:
         raise MissingFileError(
             f"there is no file {str(path)!r}, which the manifest names; correct it."
         )
-    table = pq.read_table(path)
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise RowsError(
+            f"{str(path)!r} is no Parquet file that can be read: {error}."
+        ) from error
     labels = None
     if LABEL in table.column_names:
         labels = table[LABEL].to_numpy()
         table = table.drop_columns([LABEL])
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        _require_numbers(path, name, column)
     columns = [column.to_numpy() for column in table.columns]
     kinds = {column.dtype for column in columns}
     small = len(kinds) == 1 and next(iter(kinds)).itemsize == 1
     kind = next(iter(kinds)) if small else np.dtype(np.float32)
     return np.column_stack([column.astype(kind) for column in columns]), labels
+
+
+def _require_numbers(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    """Refuse a column that networks cannot learn from."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        problem = f"holds {kind}"
+    elif column.null_count or (
+        pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py()
+    ):
+        problem = "has missing or infinite values"
+    else:
+        return
+    raise RowsError(
+        f"column {name!r} of {str(path)!r} {problem}; a dataset to learn from holds "
+        "finite numbers alone. Encode or impute it."
+    )

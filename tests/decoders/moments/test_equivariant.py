@@ -429,3 +429,13 @@ def test_features_that_drown_in_noise_leave_nothing_to_be_guessed_from():
     for decoder in (ORDERED, SHIPPED, NystromDecoder()):
         found = decoder.decode(private).params.covariance
         assert np.array_equal(found, np.diag(np.diag(found)))
+
+
+def test_covariances_that_will_be_inverted_hold_nothing_that_was_guessed():
+    kept = np.array([0, 3, 5, 11, 19])
+    sketch = sketch_rows(ROWS, CrossMomentFeatures(D, 3, kept=kept))
+    guessed = ORDERED.decode(sketch).params.covariance
+    checked = replace(ORDERED, with_unseen=True).decode(sketch).params.covariance
+    others = np.setdiff1d(np.arange(D), kept)
+    assert guessed[np.ix_(others, kept)].any()
+    assert not checked[np.ix_(others, kept)].any()

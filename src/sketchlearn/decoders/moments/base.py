@@ -60,7 +60,8 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         Bring the numbers of a private sketch back into their public bounds first.
     with_unseen : bool
         Also check the completion and estimate ``unseen_variance``, by leaving columns
-        of Ω out in turn, for covariances that will be inverted.
+        of Ω out in turn, for covariances that will be inverted. Features without room
+        are then left alone, whatever could be guessed of them.
     noise_tuning : NoiseTuning
         Hand-tuned numbers for releases.
     rounds_rows : bool
@@ -132,6 +133,8 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         variance = np.maximum(second[:d], 0.0)
         table = second[d:].reshape(len(kept), part.omega.shape[1])  # C Omega
         known = SeenCorrelations.read(part, variance, table, noise)
+        if self.with_unseen:  # what is guessed is not to be inverted
+            known = known.alone()
         unseen, residual, directions = np.zeros(d), 0.0, 0 if noise else part.n_columns
         correlation: AbstractCovariance = DenseCovariance(np.eye(0))
         completion = None

@@ -104,6 +104,10 @@ class SeenCorrelations:
     units: NDArray[np.int64]
     varying: NDArray[np.int64]
 
+    def alone(self) -> SeenCorrelations:
+        """The same without the features that have no room."""
+        return replace(self, varying=self.chosen)
+
     @staticmethod
     def read(
         part: CrossMomentFeatures,

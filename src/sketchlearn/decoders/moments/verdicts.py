@@ -198,17 +198,19 @@ def unseen_correlations(
     Not where next to nothing is left to explain.
     """
     score = float(found.score.mean())
-    if not part.is_compressed or found.unseen < tuning.unseen:
+    left_out = 1 - len(part.kept) / part.n_features if part.is_compressed else 0.0
+    is_seen = found.unseen < tuning.unseen and left_out < tuning.left_out
+    if not part.is_compressed or is_seen:
         return None
     if found.score.min() > 1 - tuning.little_left:
         return None
-    d, n_targets = len(part.kept), len(part.targets)
+    d, n_targets = part.n_features, len(part.targets)
     enough = d * (d + 1) // 2
     if part.n_columns < MANY_COLUMNS:
         enough = min((MANY_COLUMNS + n_targets) * d, enough)
+    seen = f"{part.n_columns} directions of {len(part.kept) - n_targets}"
     return (
-        f"the sketch saw {part.n_columns} directions of {d} features, too few for what "
-        f"they have in common: score_estimate_ is {score:.2g}, and predictions may be "
-        "far from those of all second moments. "
-        f"Use sketch_size >= {enough}."
+        f"the sketch saw {seen} of {d - n_targets} features, too few for what they have "
+        f"in common: score_estimate_ is {score:.2g}, and predictions may be far from "
+        f"those of all second moments. Use sketch_size >= {enough}."
     )

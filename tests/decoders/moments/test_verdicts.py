@@ -68,6 +68,6 @@ def test_directions_that_were_not_seen_are_told():
     phi = CrossMomentFeatures(D, 2, targets=[D - 1])
     assert unseen_correlations(regression(explained=0.5, unseen=0.1), phi) is None
     found = unseen_correlations(regression(explained=0.5, unseen=0.2), phi)
-    assert f"saw 2 directions of {D} features" in found
+    assert f"saw 2 directions of {D - 1} of {D - 1} features" in found
     whole = MomentFeatures(D, order="covariance")
     assert unseen_correlations(regression(explained=0.5, unseen=0.2), whole) is None

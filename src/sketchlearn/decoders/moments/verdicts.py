@@ -210,7 +210,7 @@ def unseen_correlations(
         enough = min((MANY_COLUMNS + n_targets) * d, enough)
     seen = f"{part.n_columns} directions of {len(part.kept) - n_targets}"
     return (
-        f"the sketch saw {seen} of {d - n_targets} features, too few for what they have "
-        f"in common: score_estimate_ is {score:.2g}, and predictions may be far from "
-        f"those of all second moments. Use sketch_size >= {enough}."
+        f"the sketch saw {seen} of {d - n_targets} features, too few for what they "
+        f"have in common: score_estimate_ is {score:.2g}, and predictions may be far "
+        f"from those of all second moments. Use sketch_size >= {enough}."
     )

@@ -224,17 +224,23 @@ def _thawed_state(model: Any, weights: Weights) -> Mapping[str, Tensor]:
         )
     found = find_builders()[weights.kind].from_weights(weights)
     frozen = getattr(found, "network", found)  # a decoder has its network inside
-    spec = frozen.to_weights().spec
-    different = [key for key in own.spec if spec.get(key) != own.spec[key]]
+    state: Mapping[str, Tensor] = type(model).thaw(frozen).state_dict()
+    theirs = {**frozen.to_weights().spec, **_shapes(state)}
+    wanted = {**own.spec, **_shapes(model.state_dict())}
+    different = [key for key in wanted if theirs.get(key) != wanted[key]]
     if different:
         key = different[0]
         raise TrainingError(
-            f"cannot start from these weights: their {key} is {spec.get(key)!r}, and "
-            f"this configuration makes {own.spec[key]!r}. Set [model] to the sizes of "
+            f"cannot start from these weights: their {key} is {theirs.get(key)}, and "
+            f"this configuration makes {wanted[key]}. Set [model] to the sizes of "
             "the weights; sketchlearn inspect shows them."
         )
-    state: Mapping[str, Tensor] = type(model).thaw(frozen).state_dict()
     return state
+
+
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """Shapes of tensors, for sizes that are in no spec: the rows of a basis."""
+    return {name: f"of shape {tuple(part.shape)}" for name, part in state.items()}
 
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:

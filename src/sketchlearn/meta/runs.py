@@ -13,12 +13,14 @@ from sketchlearn.errors import ConfigError, MissingFileError, TrainingError
 from sketchlearn.files.models import packaged_weights, read_index
 from sketchlearn.files.weights import Weights, holds_weights, load_weights
 from sketchlearn.meta.backend import Tensor, nn
+from sketchlearn.meta.checkpoint import best_weights
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset, load_folder, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
 from sketchlearn.meta.paper_sets import paper_sets
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.progress import ReadingLine
+from sketchlearn.meta.steps import load_state
 from sketchlearn.meta.tasks.base import Task, find_tasks
 from sketchlearn.meta.trainer import TrainResult, train
 from sketchlearn.registry import find_builders
@@ -163,6 +165,10 @@ def train_run(
     reading.close()
     if finished is not None:
         start_from = _thawed_state(run.model, finished)
+    if start_from is not None and run.task.finish is not None:
+        start_from = best_weights(start_from)
+        load_state(run.model, start_from)
+        run.task.finish(run.model, run.problem)
     searched = None
     if run.task.search is not None:
         searched = run.task.search(

@@ -54,6 +54,9 @@ __public__ = ["SQNet"]
 DECODER_PREFIX = "decoder."
 """Names of the Query Network's tensors in a weights file begin like this."""
 
+_CLIPPED_VALUE_BOUND = 2.0**20
+"""Of features that are clipped afterwards: far beyond those of scaled rows."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -180,13 +183,17 @@ class SQNet:
         Parameters
         ----------
         scaling, value_bound
-            As for :meth:`feature_map`.
+            As for :meth:`feature_map`, but with room for far-out rows: these are
+            clipped, and refused only beyond 2²⁰ by default.
         """
         if self.prior is None:
             raise FeatureMapError(
                 "this SQNet was trained without a norm bound S. Give one of your own: "
                 "clipped(net.feature_map(), norm_bound=S)."
             )
+        learned = not (self.spec.random or self.spec.is_table)
+        if value_bound is None and learned and self.spec.feature_network.head is None:
+            value_bound = _CLIPPED_VALUE_BOUND
         plain = self.feature_map(scaling=scaling, value_bound=value_bound)
         return clipped(plain, norm_bound=self.prior.norm_bound)
 

@@ -94,3 +94,15 @@ def test_every_validation_is_computed_there_until_its_numbers_are_read(name):
         run.problem.validate(model)
     assert "not on the expected device" not in str(raised.value)
     assert "meta" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", list_configs())
+def test_what_was_trained_there_comes_back_to_be_finished_and_saved(name):
+    run = built(name)
+    model = run.model.to(ELSEWHERE)
+    endings = [model.to_weights]
+    if run.task.finish is not None:
+        endings.append(lambda: run.task.finish(model, run.problem))
+    for ending in endings:
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+            ending()  # numbers are copied to the CPU before anything reads them

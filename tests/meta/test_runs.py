@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from sketchlearn.cli.app import main
-from sketchlearn.errors import ConfigError
-from sketchlearn.files.models import packaged_weights
-from sketchlearn.files.weights import load_weights
-from sketchlearn.meta.config import load_config
+from sketchlearn.errors import ConfigError, TrainingError
+from sketchlearn.files.models import packaged_weights, read_index
+from sketchlearn.files.weights import load_weights, save_weights
+from sketchlearn.meta.config import list_configs, load_config
 from sketchlearn.meta.datasets import MetaDataset, load_folder
-from sketchlearn.meta.runs import build_run, load_datasets, train_run
+from sketchlearn.meta.runs import _thawed_state, build_run, load_datasets, train_run
+from sketchlearn.meta.tasks.base import find_tasks
 from sketchlearn.meta.tasks.second_moment import PaddedMomentProblem
 from sketchlearn.sqnet import SQNet
 
@@ -52,6 +54,8 @@ decoder = { head = "sigmoid" }
 [tiny.train]
 steps = 2
 """
+
+ROWS = "feature.layers.last.weight"
 
 
 @pytest.fixture
@@ -244,6 +248,51 @@ def test_shipped_weights_are_fine_tuned_by_their_name(name):
     found = done.model.to_weights().tensors
     for tensor in shipped.tensors:
         assert np.allclose(found[tensor], shipped.tensors[tensor], atol=2e-6)
+
+
+def built(config):
+    datasets = [wide_dataset(one, seed) for seed, one in enumerate("abcd")]
+    takes = find_tasks()[config.task].takes_datasets
+    return build_run(config, datasets if takes else [])
+
+
+@pytest.mark.parametrize("name", list_configs())
+def test_what_a_configuration_trains_is_thawed_from_its_own_weights(name):
+    config = load_config(name, "tiny")
+    model = built(config).model
+    seeded = replace(config, train=replace(config.train, seed=7))
+    weights = built(seeded).model.to_weights()
+    model.load_state_dict(_thawed_state(model, weights))
+    found = model.to_weights().tensors
+    for tensor, array in weights.tensors.items():
+        assert np.allclose(found[tensor], array, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", list_configs())
+def test_shipped_weights_fit_a_configuration_or_are_refused_in_words(name):
+    model = built(load_config(name, "tiny")).model
+    for shipped in read_index():
+        with suppress(TrainingError):
+            model.load_state_dict(_thawed_state(model, packaged_weights(shipped)))
+
+
+def test_networks_of_all_sizes_are_fine_tuned_from_their_file(tmp_path):
+    config = load_config("pca-sqnet", "tiny")
+    ended = replace(config, train=replace(config.train, steps=0))
+    datasets = [wide_dataset(one, seed) for seed, one in enumerate("abcd")]
+    start = tmp_path / "start.safetensors"
+    first = train_run(replace(ended, train=replace(ended.train, seed=7)), datasets)
+    save_weights(first.model.to_weights(), start)
+    done = train_run(ended, datasets, start_from=start)
+    found, expected = done.model.to_weights().tensors, load_weights(start).tensors
+    assert not np.allclose(built(ended).model.freeze().basis, expected[ROWS], atol=0.01)
+    for tensor in (ROWS, "feature.layers.last.bias", "decoder.layers.last.bias"):
+        assert np.allclose(found[tensor], expected[tensor], atol=2e-6)
+    smaller = replace(ended, model={**ended.model, "sketch_size": 3})
+    with pytest.raises(
+        TrainingError, match=r"basis is of shape \(4, 36\), .* \(3, 36\)"
+    ):
+        train_run(smaller, datasets, start_from=start)
 
 
 def test_steps_and_seconds_are_changed_on_the_command_line(folder):

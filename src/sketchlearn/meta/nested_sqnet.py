@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Self, final
 
 from typing_extensions import override
 
@@ -46,6 +46,13 @@ class TrainableNestedSQNet(nn.Module):
         self.mean = nn.Parameter(torch.tensor(start.mean, dtype=torch.float32))
         self.prior: SketchPrior | None = None
 
+    @classmethod
+    def thaw(cls, frozen: NestedSQNet) -> Self:
+        """A module to train on from where frozen networks are, in evaluation mode."""
+        net = cls(MomentBasis(frozen.basis, frozen.mean))
+        net.prior = frozen.prior
+        return net.eval()
+
     @property
     def sketch_size(self) -> int:
         """The largest size."""
@@ -68,7 +75,7 @@ class TrainableNestedSQNet(nn.Module):
 
     def freeze(self) -> NestedSQNet:
         """The networks as they are now, their basis in half precision."""
-        basis, mean = (part.detach().numpy() for part in (self.basis, self.mean))
+        basis, mean = (part.detach().cpu().numpy() for part in (self.basis, self.mean))
         return replace(NestedSQNet.from_basis(basis, mean), prior=self.prior)
 
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:

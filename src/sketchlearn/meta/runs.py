@@ -13,12 +13,14 @@ from sketchlearn.errors import ConfigError, MissingFileError, TrainingError
 from sketchlearn.files.models import packaged_weights, read_index
 from sketchlearn.files.weights import Weights, holds_weights, load_weights
 from sketchlearn.meta.backend import Tensor, nn
+from sketchlearn.meta.checkpoint import best_weights
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset, load_folder, split_datasets
 from sketchlearn.meta.evolution import EvolveResult
 from sketchlearn.meta.paper_sets import paper_sets
 from sketchlearn.meta.problems import AbstractProblem
 from sketchlearn.meta.progress import ReadingLine
+from sketchlearn.meta.steps import load_state
 from sketchlearn.meta.tasks.base import Task, find_tasks
 from sketchlearn.meta.trainer import TrainResult, train
 from sketchlearn.registry import find_builders
@@ -163,6 +165,10 @@ def train_run(
     reading.close()
     if finished is not None:
         start_from = _thawed_state(run.model, finished)
+    if start_from is not None and run.task.finish is not None:
+        start_from = best_weights(start_from)
+        load_state(run.model, start_from)
+        run.task.finish(run.model, run.problem)
     searched = None
     if run.task.search is not None:
         searched = run.task.search(
@@ -224,17 +230,23 @@ def _thawed_state(model: Any, weights: Weights) -> Mapping[str, Tensor]:
         )
     found = find_builders()[weights.kind].from_weights(weights)
     frozen = getattr(found, "network", found)  # a decoder has its network inside
-    spec = frozen.to_weights().spec
-    different = [key for key in own.spec if spec.get(key) != own.spec[key]]
+    state: Mapping[str, Tensor] = type(model).thaw(frozen).state_dict()
+    theirs = {**frozen.to_weights().spec, **_shapes(state)}
+    wanted = {**own.spec, **_shapes(model.state_dict())}
+    different = [key for key in wanted if theirs.get(key) != wanted[key]]
     if different:
         key = different[0]
         raise TrainingError(
-            f"cannot start from these weights: their {key} is {spec.get(key)!r}, and "
-            f"this configuration makes {own.spec[key]!r}. Set [model] to the sizes of "
+            f"cannot start from these weights: their {key} is {theirs.get(key)}, and "
+            f"this configuration makes {wanted[key]}. Set [model] to the sizes of "
             "the weights; sketchlearn inspect shows them."
         )
-    state: Mapping[str, Tensor] = type(model).thaw(frozen).state_dict()
     return state
+
+
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """Shapes of tensors, for sizes that are in no spec: the rows of a basis."""
+    return {name: f"of shape {tuple(part.shape)}" for name, part in state.items()}
 
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:

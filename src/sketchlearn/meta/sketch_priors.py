@@ -27,6 +27,8 @@ def learn_prior(
     sketch: Callable[[Tensor], Tensor],
     episodes: Iterable[NDArray[np.float32]],
     rows: Iterable[NDArray[np.float32]],
+    *,
+    device: torch.device | None = None,
 ) -> SketchPrior:
     r"""Bound, range and variances of sketches.
 
@@ -38,6 +40,8 @@ def learn_prior(
         Second moments of training datasets, for range and variances.
     rows : iterable of arrays of shape (b, n)
         Products of single rows of training datasets, for S.
+    device : torch.device, optional
+        Where ``sketch`` computes; the CPU by default.
 
     Examples
     --------
@@ -55,7 +59,12 @@ def learn_prior(
     """
     with torch.no_grad():
         means, vectors = (
-            np.concatenate([sketch(torch.from_numpy(part)).numpy() for part in parts])
+            np.concatenate(
+                [
+                    sketch(torch.from_numpy(part).to(device)).cpu().numpy()
+                    for part in parts
+                ]
+            )
             for parts in (episodes, rows)
         )
     norms = np.sqrt(np.cumsum(vectors.astype(np.float64) ** 2, axis=1))

@@ -7,7 +7,7 @@ import pytest
 
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.moments.sketch_prior import SketchPrior
-from sketchlearn.errors import FeatureMapError
+from sketchlearn.errors import FeatureMapError, RowRangeError
 from sketchlearn.nested_sqnet import NestedSQNet
 from sketchlearn.registry import load_model
 from sketchlearn.sqnet import SQNet
@@ -57,7 +57,7 @@ def test_without_noise_nothing_is_shrunk_and_with_much_the_center_is_left():
 
 
 def test_a_private_sketch_is_clamped_to_the_range_of_training():
-    sketch = sketch_rows(5 * ROWS, NET.releasable_map(value_bound=2.0**20))
+    sketch = sketch_rows(5 * ROWS, NET.releasable_map())
     private = release_seeded(sketch, 0, epsilon=1.0, delta=1e-5)
     clamped = np.clip(private.mean, -0.3, 0.4)
     assert (clamped != private.mean).any()
@@ -82,13 +82,29 @@ def test_an_exact_sketch_is_decoded_as_it_is():
 
 def test_rows_are_clipped_to_the_bound_of_the_size():
     for size in (1, 4, SIZE):
-        phi = NESTED.sized(size).releasable_map(value_bound=2.0**20)
+        phi = NESTED.sized(size).releasable_map()
         norms = np.linalg.norm(phi(100 * ROWS), axis=1)
         assert phi.norm_bound == size
         assert norms.max() <= size
         assert norms.max() > 0.99 * size
     with pytest.raises(FeatureMapError, match="without a norm bound"):
         replace(NET, prior=None).releasable_map()
+
+
+@pytest.mark.parametrize("size", [20, 100])
+def test_far_out_rows_are_clipped_and_not_refused(size):
+    net = load_model("pca-sqnet").sized(size)
+    phi, rows = net.releasable_map(), np.full((2, 196), 4.0)
+    rows[1] *= 10
+    plain = net.feature_map(value_bound=2.0**20)(rows)
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert lengths.min() > net.prior.norm_bound
+    assert np.abs(plain).max() > 1024
+    expected = plain * (net.prior.norm_bound / lengths)
+    np.testing.assert_allclose(phi(rows), expected, atol=1e-4 * net.prior.norm_bound)
+    assert sketch_rows(rows, phi).count == 2
+    with pytest.raises(RowRangeError, match="value_bound"):
+        net.releasable_map(value_bound=1024.0)(rows)
 
 
 @pytest.mark.parametrize("net", [NESTED, NET])

@@ -146,6 +146,18 @@ def test_networks_of_all_sizes_are_trained_at_once(tmp_path):
     assert NestedSQNet.load(weights / weights_file()).sketch_size == 8
 
 
+def test_networks_of_all_sizes_with_too_few_are_trained_again(tmp_path):
+    data = write_paper_folder(tmp_path, splits=("train",))
+    config, weights = load_config(data / "pca-sqnet.toml", "nested"), tmp_path / "w"
+    said, found = [], []
+    for largest in (4, 8, 2):
+        assert train_networks(config, data, weights, sizes=(largest,), say=said.append)
+        found.append(NestedSQNet.load(weights / weights_file()).sketch_size)
+    assert found == [4, 8, 8]
+    assert "sizes up to 4 of 8: trained again" in said[1]
+    assert "not trained again" in said[-1]
+
+
 def test_the_reproduction_writes_results_tables_and_figures(folder):
     config, weights = load_config(folder / "pca-sqnet.toml", "cpu"), folder / "weights"
     train_networks(config, folder, weights, sizes=(20,))

@@ -503,3 +503,20 @@ def test_noise_of_a_release_makes_the_loss_larger(make):
     assert np.isfinite(train_run(noisy, DATASETS).result.best_score)
     with pytest.raises(FeatureMapError, match="colour"):
         build_run(nested_config(release={"colour": 1}), DATASETS)
+
+
+def test_noise_is_that_of_the_weights_that_are_started_from(monkeypatch):
+    noisy = nested_config(release={"epsilon": 1.0, "n_rows": 20})
+    run = build_run(noisy, DATASETS)
+    start = {name: 3 * part for name, part in run.model.state_dict().items()}
+    bounds, validate = [], PaddedMomentProblem.validate
+
+    def seen(problem, model):
+        bounds.append(model.prior.norm_bound)
+        return validate(problem, model)
+
+    monkeypatch.setattr(PaddedMomentProblem, "validate", seen)
+    ended = replace(noisy, train=replace(noisy.train, steps=0))
+    done = train_run(ended, DATASETS, start_from=start)
+    assert bounds[0] == pytest.approx(done.model.prior.norm_bound)
+    assert bounds[0] > 2 * run.model.prior.norm_bound

@@ -106,7 +106,7 @@ def sketch_plans(
         return plans
     regular, aware = net.decoder(shrink=False), net.decoder()
     paper = Plan(
-        net.releasable_map(value_bound=_PRIVATE_VALUE_BOUND),
+        net.releasable_map(),
         {
             SQNET: lambda sketch: aware.decode(sketch).params,
             CLAMPED: lambda sketch: regular.decode(sketch).params,

@@ -13,6 +13,9 @@ from sketchlearn.experiments.pca.methods import LARGEST_LEARNED, weights_file
 from sketchlearn.files.weights import save_weights
 from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import load_folder
+from sketchlearn.nested_sqnet import NestedSQNet
+from sketchlearn.registry import load_model
+from sketchlearn.sqnet import SQNet
 
 __all__ = ["train_networks"]
 
@@ -30,7 +33,8 @@ def train_networks(
     """Train the paper's SQNet for every size that has no weights yet.
 
     Only datasets of the training split are read. A training that was interrupted goes
-    on where it stopped. A configuration with ``nested`` gives one file for all sizes.
+    on where it stopped. A configuration with ``nested`` gives one file for all sizes;
+    one that ends before the largest of ``sizes`` is trained again.
 
     Parameters
     ----------
@@ -63,12 +67,22 @@ def train_networks(
     for size, name in files.items():
         path = folder / name
         if path.is_file():
-            say(f"{path} exists: not trained again.")
-            continue
+            found = _largest_size(path)
+            if found >= size:
+                say(f"{path} exists: not trained again.")
+                continue
+            say(f"{path} has the sizes up to {found} of {size}: trained again.")
         say(f"training {path.name} ...")
         sized = replace(config, model={**config.model, "sketch_size": size})
-        done = runs.train_run(sized, datasets, folder=f"{path}.run")
+        run = path.with_name(f"{path.name}.{size}.run")
+        done = runs.train_run(sized, datasets, folder=run)
         if done.result.stopped == "interrupt":
             return False
         save_weights(done.model.to_weights(done.card), path)
     return True
+
+
+def _largest_size(path: Path) -> int:
+    """The sketch size of a file of networks, the largest of one for all sizes."""
+    net: SQNet | NestedSQNet = load_model(path)
+    return net.sketch_size if isinstance(net, NestedSQNet) else net.spec.sketch_size

@@ -57,7 +57,8 @@ class Task:
     """What to search in place before the training, if anything."""
 
     finish: Finish | None = None
-    """What to learn in place after the training, of module and problem."""
+    """What to learn in place of module and problem: of weights that are started from,
+    and after the training."""
 
     takes_datasets: bool = True
     """Whether it learns from datasets; others draw all they need from a law."""

@@ -24,7 +24,7 @@ from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.moment_basis import MomentBasis, fit_basis
 from sketchlearn.meta.nested_sqnet import TrainableNestedSQNet
 from sketchlearn.meta.noise import SimulatedRelease
-from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.problems import AbstractProblem, beside, device_of
 from sketchlearn.meta.sketch_priors import learn_prior
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
@@ -295,6 +295,7 @@ def _learn_prior(
         model.sketch_triangles,
         batches(problem.triangles, 128),
         batches(problem.row_triangles, 128 // _PRIOR_ROWS),
+        device=device_of(model),
     )
 
 

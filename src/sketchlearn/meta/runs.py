@@ -161,6 +161,13 @@ def train_run(
     reading = ReadingLine(len(datasets))
     run = build_run(config, [data.announced(reading.show) for data in datasets])
     reading.close()
+    is_searched = run.task.search and config.problem.get("search_steps")
+    if is_searched and start_from is not None:
+        raise ConfigError(
+            "a search chooses the model that the training starts from, and start_from "
+            "would overwrite its weights. Set search_steps = 0 in [problem], or leave "
+            "start_from (--start-from) out."
+        )
     if finished is not None:
         start_from = _thawed_state(run.model, finished)
     searched = None

@@ -173,7 +173,12 @@ def train_run(
     searched = None
     if run.task.search is not None:
         searched = run.task.search(
-            run.model, run.problem, config.train, folder=folder, resume=resume
+            run.model,
+            run.problem,
+            config.train,
+            about=_about(config, run),
+            folder=folder,
+            resume=resume,
         )
     if searched is not None and searched.is_interrupted:
         result = TrainResult(searched.best_score, 0, 0, 0.0, "interrupt", 0, ())
@@ -242,6 +247,16 @@ def _thawed_state(model: Any, weights: Weights) -> Mapping[str, Tensor]:
         )
     state: Mapping[str, Tensor] = type(model).thaw(frozen).state_dict()
     return state
+
+
+def _about(config: RunConfig, run: Run) -> dict[str, Any]:
+    """What module and problem of a run were made from."""
+    tables = asdict(config)
+    return {
+        **{name: tables[name] for name in ("task", "model", "problem", "data")},
+        "train_datasets": list(run.datasets),
+        "held_out_datasets": list(run.held_out),
+    }
 
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:

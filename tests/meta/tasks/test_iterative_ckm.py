@@ -11,7 +11,7 @@ import torch
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
 from sketchlearn.decoders.clusters.ckm_units import MatrixLaw
-from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
+from sketchlearn.errors import ConfigError, FeatureMapError, RowsError, TrainingError
 from sketchlearn.files.weights import save_weights
 from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.ckm_search import evolve_ckm
@@ -274,6 +274,27 @@ def test_a_run_is_searched_or_starts_from_weights_but_not_both(tmp_path):
     assert not (tmp_path / "run").exists()
     again = train_run(run_config(search_steps=0), datasets, start_from=path)
     assert again.card["started_from"]["checksum"]
+
+
+@pytest.mark.parametrize(
+    ("change", "dropped", "named"),
+    [
+        ({"problem": run_config(search_steps=2, n_rows=50).problem}, (), "problem"),
+        ({"model": {"n_steps": 6}}, (), "model"),
+        ({"data": DataConfig(held_out=["d"])}, (), "data"),
+        ({}, ("a",), "train_datasets"),
+        ({}, ("e",), "held_out_datasets"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:not in the folder")
+def test_a_search_does_not_go_on_from_measurements_of_another_problem(
+    tmp_path, change, dropped, named
+):
+    datasets, config = [*TRAINING, *HELD_OUT], run_config(search_steps=2)
+    train_run(config, datasets, folder=tmp_path)
+    rest = [data for data in datasets if data.name not in dropped]
+    with pytest.raises(TrainingError, match=rf"other settings \(.*\b{named}\b"):
+        train_run(replace(config, **change), rest, folder=tmp_path)
 
 
 @pytest.mark.parametrize("search_steps", [0, 3])

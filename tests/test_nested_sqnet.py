@@ -1,5 +1,7 @@
 """Networks of all sizes are the first rows of one basis, and come back from a file."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from sketchlearn import sketch_rows
 from sketchlearn.errors import (
     FeatureMapError,
     FeatureMapMismatch,
+    MissingFileError,
     SketchFileError,
     UnsavableError,
 )
@@ -120,7 +123,20 @@ def test_a_model_of_all_sizes_is_loaded_by_size(packaged):
     assert net.spec.sketch_size == 3
     with pytest.raises(FeatureMapError, match="sizes 1 to 10"):
         load_model("basis-11")
-    assert load_card("basis") == {"seed": 1}
+    assert load_card("basis") == load_card("basis-3") == {"seed": 1}
+
+
+def test_a_size_is_of_the_version_that_is_asked_for(packaged):
+    digest = models.packaged_weights("basis").digest
+    assert load_model("basis-3", checksum=digest).spec.sketch_size == 3
+    with pytest.raises(SketchFileError, match="'basis' of this release has checksum"):
+        load_model("basis-3", checksum="0" * 64)
+
+
+def test_a_path_with_the_name_of_a_size_is_a_file(packaged):
+    for load in (load_model, load_card):
+        with pytest.raises(MissingFileError, match="there is no file 'basis-3'"):
+            load(Path("basis-3"))
 
 
 def test_sketches_of_every_size_name_the_one_model(packaged):

@@ -24,6 +24,7 @@ from sketchlearn.files.models import (
     SUFFIX,
     ModelInfo,
     find_weights,
+    is_file_name,
     read_index,
 )
 from sketchlearn.files.weights import Weights, save_weights
@@ -76,20 +77,30 @@ def load_model(name: str | os.PathLike[str], *, checksum: str | None = None) -> 
     >>> type(load_model("pca-equivariant")).__name__
     'EquivariantDecoder'
     """
-    nested, _, size = os.fspath(name).rpartition("-")
-    models = {model.name: model for model in list_models()}
-    if name not in models and nested in models and size.isascii() and size.isdigit():
-        model = load_model(nested)
-        if isinstance(model, NestedSQNet):
-            return model.sized(int(size))
-    weights = find_weights(name, checksum=checksum)
+    source, size = _without_size(name)
+    weights = find_weights(source, checksum=checksum)
     builders = find_builders()
     if weights.kind not in builders:
         raise SketchFileError(
             f"model {os.fspath(name)!r} is of kind {weights.kind!r}; this release "
             f"builds: {', '.join(sorted(builders))}. Install a newer sketchlearn."
         )
-    return builders[weights.kind].from_weights(weights)
+    model = builders[weights.kind].from_weights(weights)
+    return model if size is None else model.sized(size)
+
+
+def _without_size(
+    name: str | os.PathLike[str],
+) -> tuple[str | os.PathLike[str], int | None]:
+    """The model or file that is meant, and of a model of all sizes which of them."""
+    index = read_index()
+    if is_file_name(name) or name in index:
+        return name, None
+    whole, _, size = os.fspath(name).rpartition("-")
+    is_nested = whole in index and index[whole].kind == NestedSQNet.weights_kind
+    if is_nested and size.isascii() and size.isdigit():
+        return whole, int(size)
+    return name, None
 
 
 def load_own_model(path: str | os.PathLike[str], kinds: Collection[str]) -> Any:
@@ -145,7 +156,7 @@ def load_card(name: str | os.PathLike[str]) -> dict[str, Any]:
     name : str or path
         As for :func:`load_model`.
     """
-    return copy.deepcopy(dict(find_weights(name).card))
+    return copy.deepcopy(dict(find_weights(_without_size(name)[0]).card))
 
 
 def add_model(

@@ -9,6 +9,7 @@ import pytest
 import sketchlearn
 from sketchlearn.errors import ConfigError, MissingFileError
 from sketchlearn.meta.config import TrainConfig, list_configs, load_config
+from sketchlearn.registry import list_models, load_card
 
 CONFIGS = sorted((Path(sketchlearn.__file__).parent / "configs").glob("*.toml"))
 
@@ -110,9 +111,23 @@ def test_configurations_of_the_package_are_known_by_name():
 
 def test_a_name_that_is_none_lists_those_there_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for wrong in ("pca-equivarant", "configs/pca-equivariant.toml", "../pca-sqnet"):
+    for wrong in ("pca-equivarant", "configs/pca.toml", "my/pca-sqnet.toml",
+                  "pca-sqnet.toml", "../pca-sqnet", "configs/pca-sqnet"):  # fmt: skip
         with pytest.raises(MissingFileError, match=r"It\s+has: .*pca-equivariant"):
             load_config(wrong, "cpu")
+
+
+@pytest.mark.parametrize("model", [model.name for model in list_models()])
+def test_the_configuration_that_a_card_names_is_there(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = load_card(model)["command"].split()
+    assert command[:2] == ["sketchlearn", "train"]
+    named = Path(command[2]).stem
+    assert load_config(command[2], "tiny") == load_config(named, "tiny")
+    (tmp_path / "configs").mkdir()
+    own = tmp_path / "configs" / f"{named}.toml"
+    own.write_text(TEXT)
+    assert load_config(f"configs/{named}.toml", "cpu").task == "median"
 
 
 def test_a_file_beside_is_read_where_its_path_is_given(tmp_path, monkeypatch):

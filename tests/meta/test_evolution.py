@@ -1,5 +1,6 @@
 """Evolution lowers the loss without gradients, over weights and settings."""
 
+import errno
 import math
 import os
 import signal
@@ -196,6 +197,22 @@ def test_a_line_that_was_half_written_is_measured_again(tmp_path):
     path.write_text(path.read_text()[:-20])
     assert search(Fit(), folder=tmp_path)[1] == expected
     assert path.read_text().endswith("}\n")
+
+
+def test_a_record_is_mended_whole_or_not_at_all(tmp_path, monkeypatch):
+    search(Fit(), folder=tmp_path)
+    path = tmp_path / "search.jsonl"
+    half = path.read_text()[:-20]
+    path.write_text(half)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="what was there before is unchanged"):
+        search(Fit(), folder=tmp_path)
+    assert path.read_text() == half
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_records_of_other_searches_are_refused(tmp_path):

@@ -12,8 +12,10 @@ import sklearn.datasets
 from click.testing import CliRunner
 
 from sketchlearn.cli.app import main
+from sketchlearn.errors import RowsError
 from sketchlearn.meta import openml
 from sketchlearn.meta.datasets import load_folder
+from sketchlearn.meta.manifest import list_folder
 from sketchlearn.meta.openml import fetch_sets
 from sketchlearn.meta.paper_sets import PaperSet, as_ranges, paper_sets
 
@@ -148,6 +150,51 @@ def test_a_set_without_classes_or_rows_is_no_set(tmp_path):
     found = fetch_sets(SETS[:1], tmp_path, fetch=lambda n: (FRAME[:0], TARGET[:0]))
     assert "no rows" in found.failed["x"]
     assert not (tmp_path / "MANIFEST.json").exists()
+
+
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf])
+def test_infinite_numbers_are_no_data(tmp_path, wrong):
+    frame = FRAME.assign(price=[0.5, wrong, np.nan, 2.0])
+    found = fetch_sets(SETS[:1], tmp_path, fetch=lambda number: (frame, TARGET))
+    assert "column 'price' has infinite values" in found.failed["x"]
+    assert not (tmp_path / "train").exists()
+
+
+def test_numbers_that_differ_differ_in_the_file(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "serial": 2.0**40 + np.arange(4),
+            "huge": [1e300, 0.5, -1e300, 2.0],
+            "near": [0.1, 0.1 + 1e-12, 0.2, 0.3],
+            "short": [0.1, 0.2, 0.3, 0.4],
+        }
+    )
+    fetch_sets(SETS[:1], tmp_path, fetch=lambda number: (frame, TARGET))
+    table = pq.read_table(tmp_path / "train" / "x.parquet")
+    for place, name in enumerate(["serial", "huge", "near"]):
+        assert table[f"f{place}"].to_pylist() == frame[name].tolist()
+    (entry,) = manifest(tmp_path)
+    assert entry["dtypes"] == {"float32": 1, "float64": 3}
+    assert entry["constant_columns"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not a list of datasets .JSONDecodeError"),
+        ("[]", "is not a list of datasets"),
+        ("{}", "is not a list of datasets .KeyError: 'datasets'"),
+        ('{"datasets": [1]}', "is not a list of datasets"),
+        ('{"datasets": [{"name": "x", "split": "train"}]}', "has no 'file'"),
+    ],
+)
+def test_a_manifest_that_is_none_is_named(tmp_path, text, message):
+    (tmp_path / "MANIFEST.json").write_text(text)
+    reads = (load_folder, list_folder, lambda path: fetch_sets(SETS, path, fetch=fake))
+    for read in reads:
+        with pytest.raises(RowsError, match=rf"MANIFEST\.json' {message}"):
+            read(tmp_path)
+    assert (tmp_path / "MANIFEST.json").read_text() == text
 
 
 def test_the_paper_has_the_sets_that_its_tables_count():

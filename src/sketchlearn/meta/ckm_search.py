@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -59,6 +59,7 @@ def evolve_ckm(
     problem: AbstractClustering,
     config: TrainConfig,
     *,
+    about: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     resume: bool = True,
 ) -> EvolveResult | None:
@@ -73,6 +74,8 @@ def evolve_ckm(
         if for no time.
     config : TrainConfig
         For its seed.
+    about : mapping, optional
+        What model and problem were made from; records of others are refused.
     folder : path, optional
         Keeps the records of the search, from which it goes on.
     resume : bool
@@ -99,6 +102,7 @@ def evolve_ckm(
         budget,
         space=by_law if is_printed else by_numbers,
         configure=partial(_configure, first=model.spec, seed=config.seed),
+        about=about,
         folder=folder,
         resume=resume,
     )
@@ -109,6 +113,7 @@ def evolve_ckm(
         problem,
         replace(budget, steps=settings.matrix_steps),
         space=SearchSpace(weight_scale=_ENTRY_SCALE),
+        about=about,
         folder=None if folder is None else Path(folder, "entries"),
         resume=resume,
     )

@@ -229,7 +229,8 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
     Parameters
     ----------
     path : str or path
-        A TOML file, or one of the names of :func:`list_configs`.
+        A TOML file, or one of the names of :func:`list_configs`. Cards of some models
+        say ``configs/NAME.toml``: where there is no such file, NAME is meant.
     preset : str
         Which preset, such as ``"cpu"`` or ``"paper"``.
 
@@ -265,10 +266,12 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
 def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
     """What a file says, or a configuration of the package."""
     name = os.fspath(source)
-    packaged = CONFIGS / f"{name}{_TOML}"
-    is_name = isinstance(source, str) and os.path.basename(name) == name
+    folder, base = os.path.split(name)
+    packaged = CONFIGS / f"{base.removesuffix(_TOML)}{_TOML}"
+    is_name = isinstance(source, str) and not folder and not name.endswith(_TOML)
+    is_old = folder == CONFIGS.name and base == packaged.name  # as in older cards
     try:
-        if is_name and not name.endswith(_TOML) and packaged.is_file():
+        if (is_name or is_old and not os.path.lexists(name)) and packaged.is_file():
             return tomllib.loads(packaged.read_text("utf-8"))
         with open_regular(name) as stream:
             return tomllib.load(stream)

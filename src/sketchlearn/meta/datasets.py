@@ -6,7 +6,6 @@ episodes are drawn from it, and what is learned, is not known here.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sketchlearn.errors import MissingFileError, RowsError
-from sketchlearn.meta.manifest import MANIFEST, Split, find_folder
+from sketchlearn.meta.manifest import MANIFEST, Split, find_folder, read_manifest
 
 __all__ = [
     "MetaDataset",
@@ -166,7 +165,6 @@ def load_folder(
     """
     folder = find_folder(path)
     manifest = folder / MANIFEST
-    entries = json.loads(manifest.read_text(encoding="utf-8"))["datasets"]
     found = [
         MetaDataset(
             name=entry["name"],
@@ -176,7 +174,7 @@ def load_folder(
             real=entry["real"],
             kind=entry.get("kind", ""),
         )
-        for entry in entries
+        for entry in read_manifest(folder)
         if entry["split"] == split and (entry["real"] or not real_only)
     ]
     if not found:

@@ -72,6 +72,7 @@ def evolve(
     *,
     space: SearchSpace | None = None,
     configure: Configure | None = None,
+    about: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     resume: bool = True,
 ) -> EvolveResult:
@@ -97,6 +98,9 @@ def evolve(
         ``configure(model, settings)`` applies settings to the module, whatever was
         applied before; needed when ``space`` has any. It may set weights too, from
         which the search then moves.
+    about : mapping, optional
+        What module and problem were made from, of JSON's types. A record in ``folder``
+        that was made from anything else is refused.
     folder : path, optional
         Keeps ``search.jsonl``, from which a search that was ended goes on.
     resume : bool
@@ -120,7 +124,8 @@ def evolve(
     space = space or SearchSpace()
     if (space.choices or space.log_scalars) and configure is None:
         raise ConfigError("space has settings; give configure(model, settings) too.")
-    record = SearchRecord(folder, _settings(config, space), resume=resume)
+    settings = {**_settings(config, space), **(about or {})}
+    record = SearchRecord(folder, settings, resume=resume)
     search = _Search(model, problem, config, space, configure or _configure_nothing)
     cells = list(space.cells())
     share = replace(

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from sketchlearn.errors import MissingFileError
+from sketchlearn.errors import MissingFileError, RowsError
 
-__all__ = ["MANIFEST", "Split", "find_folder", "list_folder"]
+__all__ = ["MANIFEST", "Split", "find_folder", "list_folder", "read_manifest"]
 
 MANIFEST = "MANIFEST.json"
 """Name of the list."""
 
 Split = Literal["train", "test"]
+
+_KEYS = ("name", "file", "split", "rows", "features", "real")
 
 
 def find_folder(path: str | os.PathLike[str]) -> Path:
@@ -47,5 +49,31 @@ def list_folder(path: str | os.PathLike[str]) -> dict[str, Split]:
     path : path
         The folder, as for :func:`find_folder`.
     """
-    text = (find_folder(path) / MANIFEST).read_text(encoding="utf-8")
-    return {entry["name"]: entry["split"] for entry in json.loads(text)["datasets"]}
+    entries = read_manifest(find_folder(path))
+    return {entry["name"]: entry["split"] for entry in entries}
+
+
+def read_manifest(folder: Path) -> list[dict[str, Any]]:
+    """The entries of the list of a folder, each with all that an entry must have.
+
+    Parameters
+    ----------
+    folder : Path
+        Has the list itself, as :func:`find_folder` gives it.
+    """
+    path = folder / MANIFEST
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["datasets"]
+        missing = [key for entry in entries for key in _KEYS if key not in entry]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RowsError(
+            f"{str(path)!r} is not a list of datasets ({type(error).__name__}: "
+            f"{error}). Mend it, or fetch the sets into another folder."
+        ) from error
+    if missing:
+        raise RowsError(
+            f"an entry of {str(path)!r} has no {missing[0]!r}; each needs "
+            f"{', '.join(_KEYS)}. Add it, or remove the entry."
+        )
+    found: list[dict[str, Any]] = entries
+    return found

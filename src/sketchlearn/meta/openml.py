@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sketchlearn.errors import RowsError, import_extra
 from sketchlearn.files.durable import write_file
 from sketchlearn.meta.datasets import LABEL
-from sketchlearn.meta.manifest import MANIFEST
+from sketchlearn.meta.manifest import MANIFEST, read_manifest
 from sketchlearn.meta.paper_sets import PaperSet
 
 __all__ = ["Fetched", "fetch_sets"]
@@ -186,7 +186,7 @@ class _Table:
         self.imputed: dict[str, str] = {}
 
     def column(self, name: str, values: Any) -> NDArray[Any]:
-        """A column of whole numbers or float32, without missing values."""
+        """A column of whole numbers or floats, all finite and none missing."""
         try:
             numbers = np.asarray(values.astype("float64"), np.float64)
         except (TypeError, ValueError):
@@ -196,6 +196,8 @@ class _Table:
             if missing:
                 self.imputed[name] = f"{missing} missing -> own code {len(found) - 1}"
             return codes
+        if np.isinf(numbers).any():
+            raise RowsError(f"column {values.name!r} has infinite values.")
         missing = int(np.isnan(numbers).sum())
         if missing == len(numbers):
             numbers = np.zeros(len(numbers))
@@ -217,14 +219,17 @@ def _codes(values: Any) -> tuple[NDArray[Any], list[str]]:
 
 
 def _smallest(numbers: NDArray[np.float64]) -> NDArray[Any]:
-    """The smallest type of whole numbers that is exact, or float32."""
+    """The smallest exact type of whole numbers, or of floats that merges no values."""
     for kind in (np.uint8, np.int8, np.uint16, np.int16, np.int32):
         limits = np.iinfo(kind)
         if numbers.min() >= limits.min and numbers.max() <= limits.max:
             whole = numbers.astype(kind)
             if np.array_equal(whole, numbers):
                 return whole
-    return numbers.astype(np.float32)
+    with np.errstate(over="ignore"):
+        narrow = numbers.astype(np.float32)
+    is_told_apart = len(np.unique(narrow)) == len(np.unique(numbers))
+    return narrow if is_told_apart and np.isfinite(narrow).all() else numbers
 
 
 def _by_class(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
@@ -243,11 +248,9 @@ def _parquet(columns: dict[str, NDArray[Any]]) -> bytes:
 
 
 def _read_manifest(home: Path) -> dict[str, dict[str, Any]]:
-    path = home / MANIFEST
-    if not path.is_file():
+    if not (home / MANIFEST).is_file():
         return {}
-    entries = json.loads(path.read_text("utf-8"))["datasets"]
-    return {entry["name"]: entry for entry in entries}
+    return {entry["name"]: entry for entry in read_manifest(home)}
 
 
 def _write_manifest(home: Path, entries: dict[str, dict[str, Any]]) -> None:

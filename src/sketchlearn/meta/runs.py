@@ -163,6 +163,13 @@ def train_run(
     reading = ReadingLine(len(datasets))
     run = build_run(config, [data.announced(reading.show) for data in datasets])
     reading.close()
+    is_searched = run.task.search and config.problem.get("search_steps")
+    if is_searched and start_from is not None:
+        raise ConfigError(
+            "a search chooses the model that the training starts from, and start_from "
+            "would overwrite its weights. Set search_steps = 0 in [problem], or leave "
+            "start_from (--start-from) out."
+        )
     if finished is not None:
         start_from = _thawed_state(run.model, finished)
     if start_from is not None and run.task.finish is not None:
@@ -172,7 +179,12 @@ def train_run(
     searched = None
     if run.task.search is not None:
         searched = run.task.search(
-            run.model, run.problem, config.train, folder=folder, resume=resume
+            run.model,
+            run.problem,
+            config.train,
+            about=_about(config, run),
+            folder=folder,
+            resume=resume,
         )
     if searched is not None and searched.is_interrupted:
         result = TrainResult(searched.best_score, 0, 0, 0.0, "interrupt", 0, ())
@@ -247,6 +259,16 @@ def _thawed_state(model: Any, weights: Weights) -> Mapping[str, Tensor]:
 def _shapes(state: Mapping[str, Tensor]) -> dict[str, str]:
     """Shapes of tensors, for sizes that are in no spec: the rows of a basis."""
     return {name: f"of shape {tuple(part.shape)}" for name, part in state.items()}
+
+
+def _about(config: RunConfig, run: Run) -> dict[str, Any]:
+    """What module and problem of a run were made from."""
+    tables = asdict(config)
+    return {
+        **{name: tables[name] for name in ("task", "model", "problem", "data")},
+        "train_datasets": list(run.datasets),
+        "held_out_datasets": list(run.held_out),
+    }
 
 
 def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:

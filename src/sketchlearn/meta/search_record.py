@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, final
 
 from sketchlearn.errors import TrainingError
+from sketchlearn.files.durable import write_file
 
 __all__ = ["RECORD_NAME", "SearchRecord"]
 
@@ -92,8 +93,8 @@ class SearchRecord:
             )
         lines = path.read_text("utf-8").splitlines(keepends=True)
         if lines and not lines[-1].endswith("\n"):  # killed while it wrote
-            path.write_text("".join(lines[:-1]), "utf-8")
             lines = lines[:-1]
+            write_file(os.path.realpath(path), "".join(lines).encode())
         try:
             entries = [json.loads(line) for line in lines]
         except json.JSONDecodeError as error:

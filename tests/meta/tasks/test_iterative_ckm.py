@@ -11,7 +11,8 @@ import torch
 from sketchlearn import sketch_rows
 from sketchlearn.decoders.clusters.ckm_descent import CKMSpec
 from sketchlearn.decoders.clusters.ckm_units import MatrixLaw
-from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
+from sketchlearn.errors import ConfigError, FeatureMapError, RowsError, TrainingError
+from sketchlearn.files.weights import save_weights
 from sketchlearn.meta.ckm import TrainableCKM
 from sketchlearn.meta.ckm_search import evolve_ckm
 from sketchlearn.meta.clustering import ClusteringConfig, draw_episodes
@@ -260,6 +261,40 @@ def test_ctrl_c_in_the_search_ends_the_run_which_goes_on_with_the_rest(
     assert resumed.model.spec == whole.model.spec
     one, two = (done.model.freeze().tensors for done in (whole, resumed))
     assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_a_run_is_searched_or_starts_from_weights_but_not_both(tmp_path):
+    datasets = [*TRAINING, *HELD_OUT]
+    trained = train_run(run_config(search_steps=0), datasets)
+    path = tmp_path / "ckm.safetensors"
+    save_weights(trained.model.to_weights(), path)
+    for start in (path, trained.model.state_dict()):
+        with pytest.raises(ConfigError, match=r"Set search_steps = 0 in \[problem\]"):
+            train_run(run_config(), datasets, start_from=start, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    again = train_run(run_config(search_steps=0), datasets, start_from=path)
+    assert again.card["started_from"]["checksum"]
+
+
+@pytest.mark.parametrize(
+    ("change", "dropped", "named"),
+    [
+        ({"problem": run_config(search_steps=2, n_rows=50).problem}, (), "problem"),
+        ({"model": {"n_steps": 6}}, (), "model"),
+        ({"data": DataConfig(held_out=["d"])}, (), "data"),
+        ({}, ("a",), "train_datasets"),
+        ({}, ("e",), "held_out_datasets"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:not in the folder")
+def test_a_search_does_not_go_on_from_measurements_of_another_problem(
+    tmp_path, change, dropped, named
+):
+    datasets, config = [*TRAINING, *HELD_OUT], run_config(search_steps=2)
+    train_run(config, datasets, folder=tmp_path)
+    rest = [data for data in datasets if data.name not in dropped]
+    with pytest.raises(TrainingError, match=rf"other settings \(.*\b{named}\b"):
+        train_run(replace(config, **change), rest, folder=tmp_path)
 
 
 @pytest.mark.parametrize("search_steps", [0, 3])

@@ -7,7 +7,7 @@ to put it into.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -36,6 +36,7 @@ class Search(Protocol):
         problem: Any,
         config: TrainConfig,
         *,
+        about: Mapping[str, Any],
         folder: str | os.PathLike[str] | None,
         resume: bool,
     ) -> EvolveResult | None:

@@ -85,7 +85,8 @@ def data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "folder" / "data"
     folder.mkdir(parents=True)
-    manifest = {"datasets": [{"name": "here", "split": "test"}]}
+    here = {"name": "here", "file": "here", "split": "test", "real": True}
+    manifest = {"datasets": [{**here, "rows": 4, "features": 2}]}
     (folder / "MANIFEST.json").write_text(json.dumps(manifest))
     return folder
 

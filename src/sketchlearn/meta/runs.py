@@ -163,13 +163,8 @@ def train_run(
     reading = ReadingLine(len(datasets))
     run = build_run(config, [data.announced(reading.show) for data in datasets])
     reading.close()
-    is_searched = run.task.search and config.problem.get("search_steps")
-    if is_searched and start_from is not None:
-        raise ConfigError(
-            "a search chooses the model that the training starts from, and start_from "
-            "would overwrite its weights. Set search_steps = 0 in [problem], or leave "
-            "start_from (--start-from) out."
-        )
+    if start_from is not None:
+        _refuse_search(config, run.task)
     if finished is not None:
         start_from = _thawed_state(run.model, finished)
     if start_from is not None and run.task.finish is not None:
@@ -203,18 +198,18 @@ def train_run(
     if finished is not None:
         card["started_from"] = {"model": finished.model, "checksum": finished.digest}
     if searched is not None:
-        card["search"] = {
-            "optimizer": "NGOpt",
-            "seed": config.train.seed,
-            "evaluations": searched.evaluations,
-            "score": _finite(searched.best_score),
-            "seconds": round(searched.seconds, 1),
-            "settings": dict(searched.settings),
-            "tried": [
-                {**cell, "score": _finite(cell["score"])} for cell in searched.tried
-            ],
-        }
+        card["search"] = _search_card(config, searched)
     return TrainedRun(run.model, card, result, searched)
+
+
+def _refuse_search(config: RunConfig, task: Task) -> None:
+    """Weights to start from would overwrite those of the model that a search chose."""
+    if task.search is not None and config.problem.get("search_steps"):
+        raise ConfigError(
+            "a search chooses the model that the training starts from, and start_from "
+            "would overwrite its weights. Set search_steps = 0 in [problem], or leave "
+            "start_from (--start-from) out."
+        )
 
 
 def _finished(source: Any) -> Weights | None:
@@ -286,6 +281,20 @@ def _card(config: RunConfig, run: Run, result: TrainResult) -> dict[str, Any]:
             "best_step": result.best_step,
             "score": _finite(result.best_score),
         },
+    }
+
+
+def _search_card(config: RunConfig, searched: EvolveResult) -> dict[str, Any]:
+    """What to know of the search before the training."""
+    tried = [{**cell, "score": _finite(cell["score"])} for cell in searched.tried]
+    return {
+        "optimizer": "NGOpt",
+        "seed": config.train.seed,
+        "evaluations": searched.evaluations,
+        "score": _finite(searched.best_score),
+        "seconds": round(searched.seconds, 1),
+        "settings": dict(searched.settings),
+        "tried": tried,
     }
 
 

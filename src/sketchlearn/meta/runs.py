@@ -165,12 +165,7 @@ def train_run(
     reading.close()
     if start_from is not None:
         _refuse_search(config, run.task)
-    if finished is not None:
-        start_from = _thawed_state(run.model, finished)
-    if start_from is not None and run.task.finish is not None:
-        start_from = best_weights(start_from)
-        load_state(run.model, start_from)
-        run.task.finish(run.model, run.problem)
+        start_from = _begun(run, finished, start_from)
     searched = None
     if run.task.search is not None:
         searched = run.task.search(
@@ -200,6 +195,21 @@ def train_run(
     if searched is not None:
         card["search"] = _search_card(config, searched)
     return TrainedRun(run.model, card, result, searched)
+
+
+def _begun(
+    run: Run,
+    finished: Weights | None,
+    start_from: str | os.PathLike[str] | Mapping[str, Tensor],
+) -> str | os.PathLike[str] | Mapping[str, Tensor]:
+    """Where to start from, known to the module where a task learns from its weights."""
+    if finished is not None:
+        start_from = _thawed_state(run.model, finished)
+    if run.task.finish is not None:
+        start_from = best_weights(start_from)
+        load_state(run.model, start_from)
+        run.task.finish(run.model, run.problem)
+    return start_from
 
 
 def _refuse_search(config: RunConfig, task: Task) -> None:

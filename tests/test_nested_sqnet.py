@@ -168,3 +168,10 @@ def test_sketches_of_a_model_that_is_gone_are_not_guessed(packaged):
     (packaged / "models.json").write_text("{}")
     with pytest.raises(SketchFileError, match="'basis' is not in this release any"):
         _ = loads(data).feature_map
+
+
+def test_networks_of_all_sizes_are_shown_in_a_line():
+    nested = load_model("pca-sqnet")
+    assert repr(nested) == "NestedSQNet(n_features=196, sketch_size=500)"
+    assert repr(nested.prior).startswith("SketchPrior(sketch_size=500, norm_bound=")
+    assert nested.sized(np.int64(20)).spec.sketch_size == 20

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError
@@ -115,6 +116,12 @@ class NestedSQNet:
         }
         n_features = (isqrt(8 * len(mean) + 1) - 1) // 2
         return cls(n_features, {n: a.astype(np.float32) for n, a in tensors.items()})
+
+    @override
+    def __repr__(self) -> str:
+        return (
+            f"NestedSQNet(n_features={self.n_features}, sketch_size={self.sketch_size})"
+        )
 
     @property
     def sketch_size(self) -> int:

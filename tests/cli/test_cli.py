@@ -531,3 +531,9 @@ def test_reproduce_refuses_an_output_it_cannot_write_before_it_computes(tmp_path
     assert done.exit_code == 1
     assert "results cannot be written there" in done.stderr
     assert "size" not in done.stderr
+
+
+def test_weights_are_written_under_a_name_they_are_found_by(tmp_path):
+    done = run("train", "pca-ordered", "--data", tmp_path, "--output", tmp_path / "w")
+    assert done.exit_code == 2
+    assert "w.safetensors" in done.stderr

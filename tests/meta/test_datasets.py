@@ -146,3 +146,11 @@ def test_a_file_with_anything_but_finite_numbers_is_refused(tmp_path, column, ma
     (data,) = load_folder(tmp_path)
     with pytest.raises(RowsError, match="no Parquet file that can be read"):
         data.rows  # noqa: B018
+
+
+def test_a_manifest_names_files_of_its_own_folder(tmp_path):
+    entry = {"name": "a", "file": "../a.parquet", "split": "train", "real": True}
+    entry |= {"rows": 3, "features": 2}
+    (tmp_path / "MANIFEST.json").write_text(json.dumps({"datasets": [entry]}))
+    with pytest.raises(RowsError, match="names a file outside of the folder"):
+        load_folder(tmp_path)

@@ -105,6 +105,11 @@ def train(
     are written, with a card, and can be used at once: --output my.safetensors, then
     sl.load_model("my.safetensors") or CompressivePCA(decoder="my.safetensors").
     """
+    if not lazy("files.models").is_file_name(output):
+        raise click.UsageError(
+            f"--output {output}: weights are found by the ending of their file. Call "
+            f"it {output}.safetensors."
+        )
     require_free(output, force)
     settings = lazy("meta.config").load_config(config, preset)
     settings = _changed(settings, steps, seconds, device)

@@ -75,5 +75,12 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
             f"an entry of {str(path)!r} has no {missing[0]!r}; each needs "
             f"{', '.join(_KEYS)}. Add it, or remove the entry."
         )
+    home = folder.resolve()
+    for entry in entries:
+        if not (home / str(entry["file"])).resolve().is_relative_to(home):
+            raise RowsError(
+                f"an entry of {str(path)!r} names a file outside of the folder: "
+                f"{entry['file']!r}. Move the file into the folder."
+            )
     found: list[dict[str, Any]] = entries
     return found

@@ -12,6 +12,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.networks.forward import frozen_tensors
@@ -70,6 +71,11 @@ class SketchPrior:
                 "a prior of sketches has positive norm_bounds that do not decrease, "
                 "low <= high, and variances that are not negative."
             )
+
+    @override
+    def __repr__(self) -> str:
+        size = len(self.norm_bounds)
+        return f"SketchPrior(sketch_size={size}, norm_bound={self.norm_bound:g})"
 
     @property
     def norm_bound(self) -> float:

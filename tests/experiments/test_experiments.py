@@ -64,7 +64,7 @@ class Plan:
 
 
 def write_plan(data, output, plan, *, say):
-    Path(output).mkdir()
+    Path(output).mkdir(exist_ok=True)
     content = {"data": str(data), "datasets": plan.datasets}
     Path(output, "results.json").write_text(json.dumps(content))
     return "shown"

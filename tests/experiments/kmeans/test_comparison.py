@@ -226,18 +226,18 @@ def test_times_are_measured_for_every_number_of_rows_beside_lloyd():
 
 def test_noise_makes_private_centres_worse(tmp_path, monkeypatch):
     monkeypatch.setattr(privacy, "EPSILONS", (0.01,))
-    entries = []
+    entries, folder = [], tmp_path / "data"
+    folder.mkdir()
     corners = np.random.default_rng(0).integers(0, 256, size=(10, 4))
     for name, split in (("MNIST", "test"), ("EMNIST-digits", "train")):
         rng = np.random.default_rng(len(name))
         rows = corners[rng.integers(10, size=600)] + rng.normal(size=(600, 4))
         table = {f"f{i}": column for i, column in enumerate(rows.clip(0, 255).T)}
-        pq.write_table(pa.table({**table, "label": np.zeros(600)}), tmp_path / name)
-        entry = {"name": name, "file": f"../{name}", "split": split, "rows": 600}
+        pq.write_table(pa.table({**table, "label": np.zeros(600)}), folder / name)
+        entry = {"name": name, "file": name, "split": split, "rows": 600}
         entries.append({**entry, "features": 4, "real": True})
-    (tmp_path / "data").mkdir()
     manifest = json.dumps({"datasets": entries})
-    (tmp_path / "data" / "MANIFEST.json").write_text(manifest)
+    (folder / "MANIFEST.json").write_text(manifest)
     found = measure_private_ratios(tmp_path, sizes=(200,), n_releases=1)
     assert list(found.ratios) == ["1 round", "2 rounds", *CKM.values()]
     for by_size in found.ratios.values():

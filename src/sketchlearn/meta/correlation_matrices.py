@@ -53,11 +53,7 @@ def random_correlation(
     """
     laws = (_smooth_field, _factor_model, _clusters)
     covariance = laws[int(rng.integers(3))](n_features, rng)
-    scale = np.sqrt(np.diag(covariance))
-    correlation: NDArray[np.float32] = (covariance / scale / scale[:, None]).astype(
-        np.float32
-    )
-    return correlation
+    return _unit_diagonal(covariance)
 
 
 def random_raster(n_features: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -97,8 +93,12 @@ def random_raster(n_features: int, rng: np.random.Generator) -> NDArray[np.float
         matrix = (1 - share) * matrix + share * _cosines(rng.normal(size=(d, 2)))
     noise = rng.uniform(0, 0.4)
     matrix = (1 - noise) * matrix + noise * np.eye(d)
-    scale = np.sqrt(np.diag(matrix))
-    correlation: NDArray[np.float32] = (matrix / scale / scale[:, None]).astype(
+    return _unit_diagonal(matrix)
+
+
+def _unit_diagonal(covariance: NDArray[np.float64]) -> NDArray[np.float32]:
+    scale = np.sqrt(np.diag(covariance))
+    correlation: NDArray[np.float32] = (covariance / scale / scale[:, None]).astype(
         np.float32
     )
     return correlation

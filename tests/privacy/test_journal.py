@@ -412,6 +412,12 @@ def test_what_is_no_regular_file_is_refused(path, kind):
             act(path)
 
 
+def test_a_name_that_no_file_can_have_is_refused(path):
+    for act in (Ledger.open, lambda path: Ledger(path, **CAPS)):
+        with pytest.raises(LedgerError, match="NUL"):
+            act(f"{path}\0")
+
+
 def test_a_ledger_that_became_a_device_is_refused(path, book):
     path.unlink()
     path.symlink_to("/dev/null")

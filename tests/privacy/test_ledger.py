@@ -392,7 +392,10 @@ def require_kept_across_kills(path, n, seed):
         child = FORK.Process(target=charge_for_ever, args=(path, ready, acknowledged))
         child.start()
         assert ready.wait(60)
-        time.sleep(rng.uniform(0, 0.01))
+        told = acknowledged.value + rng.randrange(3)
+        while acknowledged.value < told:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.004))
         child.kill()
         child.join()
         assert len(Ledger.open(path).charges) >= acknowledged.value

@@ -252,6 +252,8 @@ class Ledger:
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
     """The file itself: the same one from every folder and by every link."""
+    if "\0" in os.fsdecode(path):
+        raise LedgerError("the name of a ledger holds a NUL character; check the path.")
     return Path(os.path.realpath(Path(path)))
 
 

@@ -45,8 +45,13 @@ hospitals = {
 
 # Each makes a key and tells the others the public one, by a way they trust.
 keys = {name: sl.PartyKey.generate() for name in hospitals}
+# The noise of two is enough: each relies on one of the other two to be honest.
 session = sl.Session.start(
-    phi, {name: key.public for name, key in keys.items()}, epsilon=EPSILON, delta=DELTA
+    phi,
+    {name: key.public for name, key in keys.items()},
+    epsilon=EPSILON,
+    delta=DELTA,
+    n_honest=2,
 )
 print(session)
 
@@ -55,7 +60,9 @@ with tempfile.TemporaryDirectory() as folder:
         # Inside the hospital.
         exact = sl.sketch_rows(rows, phi, progress=False)
         ledger = sl.Ledger(Path(folder) / f"{name}.ledger", epsilon=2.0, delta=DELTA)
-        share = sl.contribute(exact, session, keys[name], ledger=ledger)
+        share = sl.contribute(
+            exact, session, keys[name], ledger=ledger, honest_others=1
+        )
         sl.save(share, Path(folder) / f"{name}.share")
         print(f"{name}: {share}, spent {ledger.spent_epsilon(DELTA):.3f} of 2")
     # Outside: only the files.

@@ -1,7 +1,7 @@
-"""Attacks on ledgers: races, kills, cuts, flips, full disks, replacement, forged lines.
+"""Attacks on ledgers: races, kills, cuts, flips, full disks, old copies, forged lines.
 
 A break is a charge that was granted and is not recorded, more granted than the cap
-allows, an entry lost, or an error that is not the library's own.
+allows, an entry lost, a good ledger refused, or an error that is not the library's own.
 
 usage: python3 dev.py run benchmarks/attacks/ledger.py
 """
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tally import run
@@ -27,7 +27,7 @@ from sketchlearn.errors import BudgetExceeded, LedgerError
 from sketchlearn.files.container import canonical_json
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.charge import Charge
-from sketchlearn.privacy.journal import chain_hash
+from sketchlearn.privacy.journal import Seen, chain_hash, witness_path, write_witness
 from sketchlearn.privacy.ledger import Ledger
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
@@ -140,23 +140,152 @@ def names(path):
     return [item.release_id for item in Ledger.open(path).charges]
 
 
+def found_in(path, data):
+    """Charges in a ledger of these bytes; None if it is refused."""
+    path.write_bytes(data)
+    try:
+        return names(path)
+    except LedgerError:
+        return None
+
+
 def cut_at_every_byte():
-    """A whole entry counts, with or without its end of line; afterwards all works."""
+    """What was acknowledged is there (a cut end of line is nothing), or refused."""
     breaks = 0
     with folder() as place:
         path = place / "a.ledger"
         whole, data = small_ledger(path)
-        ends = [i for i, byte in enumerate(data) if byte == ord("\n")]
-        for cut in range(ends[0], len(data)):
-            path.write_bytes(data[:cut])
-            kept = whole[: sum(cut >= end for end in ends) - 1]
-            try:
-                good = names(path) == kept
-                Ledger.open(path).charge(new_charge())
-                breaks += not (good and names(path)[:-1] == kept)
-            except Exception:
+        for cut in range(len(data)):
+            expected = whole if cut == len(data) - 1 else None
+            breaks += found_in(path, data[:cut]) != expected
+        breaks += found_in(path, data) != whole
+    return len(data), breaks
+
+
+def cut_off_whole_lines_or_put_an_older_ledger_in_place():
+    """Refused by whoever opens it later, as long as the witness stays."""
+    trials = breaks = 0
+    with folder() as place:
+        path, other = place / "a.ledger", place / "b.ledger"
+        book, states = Ledger(path, **CAPS), []
+        for _ in range(100):
+            states.append(path.read_bytes())
+            book.charge(new_charge())
+        states += [b"", small_ledger(other)[1]]
+        for state in states:
+            trials += 2
+            breaks += found_in(path, state) is not None
+            with suppress(LedgerError):
+                Ledger(path, **CAPS)
                 breaks += 1
-    return len(data) - ends[0], breaks
+    return trials, breaks
+
+
+def tear_a_charge_that_nobody_was_told_of():
+    """At every byte it is dropped, or counted if it is whole; then all works."""
+    trials = breaks = 0
+    with folder() as place:
+        path = place / "a.ledger"
+        whole, data = small_ledger(path)
+        told = witness_path(path).read_bytes()
+        Ledger.open(path).charge(new_charge())
+        longer = path.read_bytes()
+        for cut in range(len(data), len(longer) + 1):
+            trials += 1
+            witness_path(path).write_bytes(told)
+            found = found_in(path, longer[:cut])
+            kept = 4 if cut >= len(longer) - 1 else 3
+            good = found is not None and found[:3] == whole and len(found) == kept
+            Ledger.open(path).charge(new_charge())
+            breaks += not (good and len(names(path)) == kept + 1)
+    return trials, breaks
+
+
+class PowerError(BaseException):
+    """It went out."""
+
+
+CALLS = ("open", "write", "ftruncate", "fsync", "replace", "unlink")
+
+
+def lose_power_at_every_call_of_the_system():
+    """While a ledger is created and charged; it opens and keeps what was told."""
+    real = {name: getattr(os, name) for name in CALLS}
+    trials = breaks = 0
+    while True:
+        with folder() as place:
+            path, told = place / "a.ledger", 0
+            left = [trials]
+
+            def failing(call, left=left):
+                def made(*arguments, **more):
+                    left[0] -= 1
+                    if left[0] < 0:
+                        raise PowerError
+                    return call(*arguments, **more)
+
+                return made
+
+            for name, call in real.items():
+                setattr(os, name, failing(call))
+            try:
+                book = Ledger(path, **CAPS)
+                for _ in range(3):
+                    book.charge(new_charge())
+                    told += 1
+                return trials, breaks
+            except PowerError:
+                trials += 1
+            finally:
+                for name, call in real.items():
+                    setattr(os, name, call)
+            try:
+                book = Ledger(path, **CAPS)
+                found = len(book.charges)
+                book.charge(new_charge())
+                good = told <= found <= told + 1 and len(names(path)) == found + 1
+                breaks += not good
+            except LedgerError:
+                breaks += 1
+
+
+def lock_where_locks_do_nothing():
+    """Eight threads on a file system whose locks are granted to everybody."""
+    real, breaks, rounds = fcntl.flock, 0, 20
+    for _ in range(rounds):
+        with folder() as place:
+            path, granted = place / "a.ledger", []
+            book = Ledger(path, **CAPS)
+            fcntl.flock = lambda *arguments: None
+            threads = [
+                threading.Thread(target=charge_quietly, args=(book, granted))
+                for _ in range(8)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            fcntl.flock = real
+            breaks += granted != [False] * 8 or book.charges != ()
+    return rounds * 8, breaks
+
+
+def open_by_a_relative_name_and_go_elsewhere():
+    """One name, one budget, from whichever folder it is spent."""
+    here, breaks, rounds = os.getcwd(), 0, 20
+    for _ in range(rounds):
+        with folder() as place:
+            os.chdir(place)
+            books = [Ledger("a.ledger", **CAPS), Ledger.open("a.ledger")]
+            for book in books:
+                elsewhere = place / os.urandom(4).hex()
+                elsewhere.mkdir()
+                os.chdir(elsewhere)
+                Ledger("a.ledger", **CAPS)
+                book.charge(new_charge())
+            breaks += len(names(place / "a.ledger")) != 2
+            os.chdir(here)
+    return rounds, breaks
 
 
 def flip_every_bit():
@@ -185,7 +314,8 @@ def fill_the_disk_within_a_charge():
         path, other = place / "a.ledger", place / "b.ledger"
         whole, data = small_ledger(path)
         for room in rooms:
-            shutil.copy(path, other)
+            for file, copy in zip(pair(path), pair(other), strict=True):
+                shutil.copy(file, copy)
             child = os.fork()
             if child == 0:
                 charge_with_limit(other, len(data) + room)
@@ -195,6 +325,11 @@ def fill_the_disk_within_a_charge():
             breaks += not (good and code in (0, 1))
             Ledger.open(other).charge(new_charge())
     return len(rooms), breaks
+
+
+def pair(path):
+    """A ledger and its witness."""
+    return path, witness_path(path)
 
 
 def charge_with_limit(path, limit):
@@ -234,8 +369,9 @@ def replace_while_a_charge_waits():
             os.close(held)
             thread.join()
             expected = [True, False, False][number % 3]
-            recorded = path.exists() and len(names(path)) == (2, 0)[number % 3]
-            breaks += granted != [expected] or recorded is not (number % 3 < 2)
+            recorded = path.exists() and found_in(path, path.read_bytes())
+            good = recorded and len(recorded) == 2 if expected else not recorded
+            breaks += granted != [expected] or not good
     return rounds, breaks
 
 
@@ -289,6 +425,7 @@ def write_chain(path, bodies):
         previous = chain_hash(previous, body)
         text += canonical_json({**body, "hash": previous}) + "\n"
     path.write_text(text)
+    write_witness(path, Seen(0, len(bodies), previous))
 
 
 if __name__ == "__main__":
@@ -297,6 +434,11 @@ if __name__ == "__main__":
         sixteen_threads_spend_one_budget,
         kill_during_charges,
         cut_at_every_byte,
+        cut_off_whole_lines_or_put_an_older_ledger_in_place,
+        tear_a_charge_that_nobody_was_told_of,
+        lose_power_at_every_call_of_the_system,
+        lock_where_locks_do_nothing,
+        open_by_a_relative_name_and_go_elsewhere,
         flip_every_bit,
         fill_the_disk_within_a_charge,
         replace_while_a_charge_waits,

@@ -116,6 +116,34 @@ def test_a_second_contribution_is_refused_by_the_ledger(parties):
     assert len(sl.Ledger.open("north.ledger").charges) == 1
 
 
+def test_a_second_contribution_to_an_exact_sum_is_refused_by_the_key(parties):
+    start(parties)
+    before = contribute("north"), Path("north.share").read_bytes()
+    again = contribute("north", "--force")
+
+    assert (before[0].exit_code, again.exit_code) == (0, 1)
+    assert "contributed to this session before" in again.stderr
+    assert Path("north.share").read_bytes() == before[1]
+
+
+def test_a_share_is_sent_again_for_free(parties):
+    start(parties, *PROMISE)
+    for name in NAMES:
+        contribute(name, "--ledger", f"{name}.ledger", "--honest-others", "0")
+    assert run("party", "renew", "study.session", "-o", "again.session").exit_code == 0
+    for name in NAMES:
+        made = run(
+            "party", "resend", f"{name}.share", "again.session", "--key",
+            f"{name}.key", "-o", f"{name}.again",
+        )  # fmt: skip
+        assert made.exit_code == 0, made.output
+    run("party", "combine", "north.share", "south.share", "-o", "one")
+    run("party", "combine", "north.again", "south.again", "-o", "two")
+
+    assert sl.load("one").total == sl.load("two").total
+    assert len(sl.Ledger.open("north.ledger").charges) == 1
+
+
 def test_refusals_are_one_line_and_write_nothing(parties):
     start(parties, *PROMISE)
     contribute("north", "--ledger", "north.ledger")

@@ -108,10 +108,12 @@ def test_what_comes_out_is_a_release_like_any_other(shares):
 
 def test_the_noise_is_that_of_all_parties_and_the_promise_that_of_the_honest(shares):
     alone = release(SKETCHES["north"], **PROMISE, ledger=ample()).statement
-    statement = combine(shares).statement
-
-    assert statement.mu2 == alone.mu2
-    assert statement.sigma_int == pytest.approx(sqrt(3 / 2) * alone.sigma_int)
+    two = all_shares(start(KEYS, **PROMISE, n_honest=2), KEYS, SKETCHES)
+    for made, n_honest in ((shares, 1), (two, 2)):
+        statement = combine(made).statement
+        assert statement.mu2 == alone.mu2
+        expected = sqrt(3 / n_honest) * alone.sigma_int
+        assert statement.sigma_int == pytest.approx(expected)
 
 
 def test_decoders_take_it():
@@ -173,7 +175,7 @@ def test_too_few_honest_parties_would_be_told_apart():
     """The same game has power: a share alone does not keep what three keep."""
     keys, n = make_keys([f"p{i}" for i in range(31)]), 4000
     phi = clipped(MomentFeatures(2, order="mean"), norm_bound=1.0)
-    session = start(keys, phi, epsilon=1.0, delta=1e-5)
+    session = start(keys, phi, epsilon=1.0, delta=1e-5, n_honest=30)
     rng, tables = np.random.default_rng(0), []
     for data in (np.zeros((3, 2)), np.array([[0.0, 0.0]] * 3 + [[1.0, 0.0]])):
         plan = session.plan(sketch_rows(data, phi))
@@ -186,7 +188,7 @@ def test_too_few_honest_parties_would_be_told_apart():
 
 
 def test_missing_shares_are_named(shares):
-    match = r"the shares of 'north', 'west' are missing.*session\.renewed\(\)"
+    match = r"the shares of 'north', 'west' are missing.*share\.renewed\(session, key\)"
     with pytest.raises(SessionError, match=match):
         combine([one for one in shares if one.party == "south"])
 

@@ -12,6 +12,7 @@ from sketchlearn.errors import (
     SessionError,
     SketchFileError,
 )
+from sketchlearn.parties import keys
 from sketchlearn.parties.keys import PartyKey
 
 ALICE = PartyKey(
@@ -75,6 +76,48 @@ def test_a_damaged_key_is_refused(tmp_path, change):
     with pytest.raises(SketchFileError, match="not the key of a party") as caught:
         PartyKey.load(path)
     assert ALICE.secret.hex() not in str(caught.value)
+
+
+def test_a_key_of_the_first_version_comes_back_and_learns(tmp_path):
+    path = tmp_path / "alice.key"
+    secret = ALICE.secret.hex()
+    old = f'{{"format":"sketchlearn-party-key","secret":"{secret}","version":1}}\n'
+    path.write_text(old)
+    key = PartyKey.load(path)
+    assert key.secret == ALICE.secret
+    with key.once("ab" * 16):
+        assert path.read_text() == old
+    assert '"sessions":["' + "ab" * 16 + '"],"version":2' in path.read_text()
+    assert PartyKey.load(path).secret == ALICE.secret
+
+
+def test_a_file_that_is_saved_again_keeps_its_sessions(tmp_path, monkeypatch):
+    path = tmp_path / "key"
+    key = PartyKey.generate()
+    with key.once("01" * 16):
+        pass
+    key.save(path)  # made in memory before
+    with key.once("02" * 16):
+        pass
+    monkeypatch.setattr(keys, "_USED", set())
+    PartyKey(key.secret).save(path)
+    for session in ("01", "02"):
+        with (
+            pytest.raises(SessionError, match="before"),
+            PartyKey.load(path).once(16 * session),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(
+    "sessions", ['"' + "0" * 31 + '"', '"b","a"', '"' + "g" * 32 + '"', ",", '"']
+)
+def test_sessions_that_make_no_sense_are_refused(tmp_path, sessions):
+    path = tmp_path / "new.key"
+    PartyKey.generate().save(path)
+    path.write_text(path.read_text().replace("[]", f"[{sessions}]"))
+    with pytest.raises(SketchFileError, match="not the key of a party"):
+        PartyKey.load(path)
 
 
 def test_a_missing_key_is_missing(tmp_path):

@@ -15,11 +15,11 @@ from sketchlearn.parties.keys import PartyKey
 from sketchlearn.parties.session import Session
 
 KEYS = make_keys()
-PRIVATE = start(KEYS, **PROMISE)
+PRIVATE = start(KEYS, **PROMISE, n_honest=2)
 
 
 def test_the_order_in_which_parties_are_named_does_not_matter():
-    backwards = start(dict(reversed(KEYS.items())), **PROMISE)
+    backwards = start(dict(reversed(KEYS.items())), **PROMISE, n_honest=2)
     assert backwards.names == PRIVATE.names == tuple(sorted(NAMES))
     same = replace(backwards, session_id=PRIVATE.session_id)
     assert same.digest == PRIVATE.digest
@@ -64,9 +64,8 @@ def test_a_description_gives_the_session_again(terms):
     assert Session.from_description(session.describe()) == session
 
 
-def test_all_but_one_party_are_honest_unless_stated():
-    assert PRIVATE.n_honest == 2
-    assert start(make_keys("ab"), **PROMISE).n_honest == 1
+def test_nobody_relies_on_anybody_unless_stated():
+    assert start(KEYS, **PROMISE).n_honest == 1
     assert start(KEYS).n_honest is None
 
 

@@ -3,10 +3,12 @@
 import contextlib
 import os
 import pickle
+import shutil
 
 import pytest
 
 from sketchlearn.privacy.charge import Charge
+from sketchlearn.privacy.journal import witness_path
 from sketchlearn.privacy.ledger import Ledger
 
 CAPS = {"epsilon": 2.0, "delta": 1e-5}
@@ -19,6 +21,12 @@ def charge(mu2=0.01, name="x", **more):
 
 def names_in(path):
     return [item.release_id for item in Ledger.open(path).charges]
+
+
+def copy_ledger(path, other):
+    """Copy a ledger with its witness."""
+    shutil.copy(path, other)
+    shutil.copy(witness_path(path), witness_path(other))
 
 
 def lines_of(path):

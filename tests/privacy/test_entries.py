@@ -98,19 +98,23 @@ GOLDEN_CHARGES = (
 )
 
 
-def test_a_ledger_of_version_2_is_written_as_ever(path, monkeypatch):
+def test_a_ledger_is_written_as_ever(path, monkeypatch):
     monkeypatch.setattr(entries.time, "time", lambda: 1_700_000_000.0)
     terms = {"pure_epsilon": 1.0, "neighbours": "replace", "rows_per_unit": 2}
     book = Ledger(path, epsilon=4.0, delta=1e-5, **terms)
     for item in GOLDEN_CHARGES:
         book.charge(item)
 
-    assert path.read_bytes() == (GOLDEN / "ledger_v2.ledger").read_bytes()
+    for file in (path, journal.witness_path(path)):
+        golden = file.name.replace("people", "ledger_v3")
+        assert file.read_bytes() == (GOLDEN / golden).read_bytes()
 
 
-def test_a_ledger_of_version_2_is_read_as_it_was_written(tmp_path):
-    path = tmp_path / "new.ledger"
-    shutil.copy(GOLDEN / "ledger_v2.ledger", path)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_ledger_is_read_as_it_was_written(tmp_path, version):
+    path = tmp_path / f"ledger_v{version}.ledger"
+    for file in GOLDEN.glob(f"{path.name}*"):
+        shutil.copy(file, tmp_path)
     book = Ledger.open(path)
 
     assert (book.epsilon, book.delta, book.pure_epsilon) == (4.0, 1e-5, 1.0)
@@ -169,7 +173,7 @@ BAD_ENTRIES = [
 BAD_HEADERS = [
     *({name: v} for v in NAN_TEXTS for name in ("epsilon", "delta")),
     *({"pure_epsilon": v} for v in ("nan", "0x1p+1", "-0x1p-4", 1, None)),
-    *({"version": v} for v in (0, 3, "2", True, None, 2.0, [])),
+    *({"version": v} for v in (0, 4, "2", True, None, 2.0, [])),
     *({"rows_per_unit": v} for v in (0, "1", None, 1.5, True)),
     *({"neighbours": v} for v in ("x", None, 1)),
     {"extra": 1},

@@ -37,7 +37,7 @@ from sketchlearn.testing import contribute_seeded
 SECRETS = [bytes([i]) * 32 for i in (1, 2, 3)]
 KEYS = {name: PartyKey(s) for name, s in zip(NAMES, SECRETS, strict=True)}
 SKETCHES = make_sketches()
-SESSION = replace(start(KEYS, **PROMISE), session_id="0123456789abcdef" * 2)
+SESSION = replace(start(KEYS, **PROMISE, n_honest=2), session_id="0123456789abcdef" * 2)
 
 
 @pytest.fixture(scope="module")

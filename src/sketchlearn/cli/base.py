@@ -46,6 +46,8 @@ _FLAGS = {
     "header=False": "--no-header",
     "with_new_lineage()": "merge --distinct-rows",
     "session.renewed()": "sketchlearn party renew SESSION",
+    "share.renewed(session, key)": "sketchlearn party resend SHARE SESSION",
+    "State honest_others=": "--honest-others N",
     "ledger must be a Ledger": "--ledger PATH",
     "Ledger(path, epsilon=..., delta=...)": "sketchlearn ledger create PATH",
     "fit_sketch(sketch, targets=[...])": "--target COLUMN",

@@ -72,7 +72,7 @@ def public(path: str, as_json: bool) -> None:
 @click.option(
     "--honest",
     type=click.IntRange(1),
-    help="Parties that keep their noise to themselves [all but one].",
+    help="Parties that keep their noise to themselves [1: nobody is relied on].",
 )
 @OUT
 @FORCE
@@ -122,6 +122,13 @@ def renew(path: str, output: str, force: bool, as_json: bool) -> None:
     "--key", "secret", required=True, type=click.Path(), help="Of this party."
 )
 @click.option("--ledger", type=click.Path(), help="Where a private sum is paid.")
+@click.option(
+    "--honest-others",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Other parties that are relied on to keep their noise to themselves.",
+)
 @OUT
 @FORCE
 @JSON
@@ -130,6 +137,7 @@ def contribute(
     path: str,
     secret: str,
     ledger: str | None,
+    honest_others: int,
     output: str,
     force: bool,
     as_json: bool,
@@ -138,7 +146,26 @@ def contribute(
     require_free(output, force)
     terms = _load(path, sl.Session)
     exact, mine = load_sketch(sketch), sl.PartyKey.load(secret)
-    write(sl.contribute(exact, terms, mine, ledger=ledger), output, as_json)
+    made = sl.contribute(exact, terms, mine, ledger=ledger, honest_others=honest_others)
+    write(made, output, as_json)
+
+
+@party.command()
+@click.argument("share", type=click.Path())
+@click.argument("path", metavar="SESSION", type=click.Path())
+@click.option(
+    "--key", "secret", required=True, type=click.Path(), help="Of this party."
+)
+@OUT
+@FORCE
+@JSON
+def resend(
+    share: str, path: str, secret: str, output: str, force: bool, as_json: bool
+) -> None:
+    """Send the numbers of this party's SHARE again in another SESSION, for free."""
+    require_free(output, force)
+    terms, mine = _load(path, sl.Session), sl.PartyKey.load(secret)
+    write(_load(share, sl.Share).renewed(terms, mine), output, as_json)
 
 
 @party.command()

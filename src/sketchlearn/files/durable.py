@@ -1,7 +1,8 @@
-"""Bytes on disk that survive a crash: written whole or not at all.
+"""Bytes on disk that survive a crash, and that one program at a time writes.
 
-The bytes go to a temporary file in the same folder, reach the disk, and only then
-take the name. What the bytes mean is not known here.
+A file is written whole or not at all: the bytes go to a temporary file in the same
+folder, reach the disk, and only then take the name. Whoever changes a file by what is
+in it locks it first. What the bytes mean is not known here.
 """
 
 from __future__ import annotations
@@ -14,18 +15,33 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import ModuleType
 from typing import Any, BinaryIO, TypeVar
 
 from sketchlearn.errors import MissingFileError, SketchFileError
 
-if sys.platform == "darwin":
+fcntl: ModuleType | None
+try:
     import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
-__all__ = ["open_regular", "retry", "sync", "sync_folder", "write_file"]
+__all__ = [
+    "has_name",
+    "lock_file",
+    "open_regular",
+    "retry",
+    "sync",
+    "sync_folder",
+    "write_file",
+]
 
 STALE_SECONDS = 3600
 """Temporary files of killed writers are removed when they are older than this: no save
 takes an hour."""
+
+_ATTEMPTS = 100
+"""A file that is replaced so often while one waits for its lock is never locked."""
 
 _T = TypeVar("_T")
 
@@ -88,7 +104,7 @@ def _descriptor(path: str, flags: int) -> Iterator[int]:
 
 def sync(descriptor: int) -> None:
     """Wait until what was written is on the disk itself."""
-    if sys.platform == "darwin":
+    if sys.platform == "darwin" and fcntl is not None:
         with suppress(OSError):  # not on every file system
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
@@ -100,6 +116,81 @@ def sync_folder(folder: str) -> None:
     if os.name != "nt":  # where folders cannot be opened
         with _descriptor(folder, os.O_RDONLY) as descriptor:
             sync(descriptor)
+
+
+def lock_file(path: str, *, create: bool = False) -> int:
+    """A descriptor of the regular file that has this name, locked for one writer.
+
+    Closing it ends the lock. While waiting for the lock the file may be replaced or
+    removed: then the lock is worth nothing, and the file that has the name now is
+    taken. Where locks do not work an OSError says ENOLCK.
+    """
+    if fcntl is None:
+        raise OSError(errno.ENOLCK, "this system has no file locks (fcntl)", path)
+    for _ in range(_ATTEMPTS):
+        descriptor = _open_to_write(path, create=create)
+        try:
+            retry(fcntl.flock, descriptor, fcntl.LOCK_EX)
+            if has_name(descriptor, path) and _is_alone(descriptor, path):
+                return descriptor
+        except BaseException as error:
+            os.close(descriptor)
+            if getattr(error, "errno", None) in (errno.ENOTSUP, errno.ENOSYS):
+                raise OSError(errno.ENOLCK, "there are no file locks", path) from error
+            raise
+        os.close(descriptor)
+    raise OSError(errno.EBUSY, "it is replaced all the time", path)
+
+
+def has_name(descriptor: int, path: str | os.PathLike[str]) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _is_alone(descriptor: int, path: str) -> bool:
+    """Whether the lock keeps others out; False if the file was replaced meanwhile.
+
+    Some network file systems grant every lock: there a second opening of the same
+    file, which is as good as another program, gets the lock as well.
+    """
+    assert fcntl is not None
+    try:
+        second = retry(os.open, path, os.O_RDWR | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    else:
+        if os.path.samestat(os.fstat(second), os.fstat(descriptor)):
+            what = "file locks keep nobody out on this file system"
+            raise OSError(errno.ENOLCK, what, path)
+        return False
+    finally:
+        os.close(second)
+
+
+def _open_to_write(path: str, *, create: bool) -> int:
+    what = f"{path!r} is no regular file"
+    try:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(path).st_mode):  # some devices act on open
+                raise SketchFileError(f"{what}.")
+        # Non-blocking: should it become a pipe in between, opening must not wait.
+        flags = os.O_RDWR | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+        descriptor = int(retry(os.open, path, flags, 0o600))
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR):
+            raise SketchFileError(f"{what} ({error.strerror}).") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SketchFileError(f"{what}.")
+    return descriptor
 
 
 def _remove_stale(folder: str, name: str) -> None:

@@ -203,6 +203,11 @@ def _again(session: Session) -> str:
             "session.renewed(), with all parties and the same rows: the difference "
             "of two exact sums tells what one of them has and the other has not."
         )
+    if session.n_honest == 1:
+        return (
+            "session.renewed(), or one without these parties; the others send their "
+            "numbers again, free of charge: share.renewed(session, key)."
+        )
     return (
         "session.renewed(), or one without these parties; everybody contributes "
         "again, which costs budget again."

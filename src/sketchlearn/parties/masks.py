@@ -8,8 +8,8 @@ numbers modulo :math:`2^{128}`,
     \text{names}), \qquad r_{ij} = \mathrm{ChaCha20}(k_{ij}),
 
 which the one whose name comes first adds and the other subtracts. As the digest
-covers the random name of the session, no stream is ever used twice, unless a party
-contributes to one session twice.
+covers the random name of the session, and a key makes one share for each session, no
+stream is ever used twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sketchlearn.files.container import canonical_json
 from sketchlearn.parties.keys import PartyKey, import_cryptography
 from sketchlearn.parties.session import Session
 
-__all__ = ["mask_keys", "masked"]
+__all__ = ["mask_keys", "masked", "unmasked"]
 
 _MASK_PURPOSE = "sketchlearn-mask 1"
 """What the secrets of two parties are used for, beside their names."""
@@ -49,10 +49,20 @@ def mask_keys(session: Session, key: PartyKey) -> dict[str, bytes]:
 
 def masked(numbers: Int128Array, own: str, keys: dict[str, bytes]) -> Int128Array:
     """Numbers under all masks of a party, modulo 2**128."""
+    return _shifted(numbers, own, keys, (subtract_modulo, add_modulo))
+
+
+def unmasked(numbers: Int128Array, own: str, keys: dict[str, bytes]) -> Int128Array:
+    """Numbers that :func:`masked` hid, as they were."""
+    return _shifted(numbers, own, keys, (add_modulo, subtract_modulo))
+
+
+def _shifted(
+    numbers: Int128Array, own: str, keys: dict[str, bytes], shifts: Any
+) -> Int128Array:
     for other, key in keys.items():
         mask = from_stream(_stream(key, _NUMBER_BYTES * len(numbers)))
-        shift = add_modulo if own < other else subtract_modulo
-        numbers = shift(numbers, mask)
+        numbers = shifts[own < other](numbers, mask)
     return numbers
 
 

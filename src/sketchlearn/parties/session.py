@@ -59,7 +59,8 @@ class Session:
         As for :func:`sketchlearn.release`.
     n_honest : int or None
         The promise holds as long as so many parties keep their noise to themselves;
-        None for an exact sum.
+        None for an exact sum. Each party states how many of the *others* it believes
+        to do so when it contributes.
 
     Examples
     --------
@@ -69,7 +70,7 @@ class Session:
     >>> public = {name: key.public for name, key in keys.items()}
     >>> session = sl.Session.start(phi, public, epsilon=1.0, delta=1e-6)
     >>> session.names, session.n_honest, session.is_exact
-    (('north', 'south', 'west'), 2, False)
+    (('north', 'south', 'west'), 1, False)
     >>> session.renewed().session_id == session.session_id
     False
     """
@@ -110,8 +111,10 @@ class Session:
             As for :func:`sketchlearn.release`.
         n_honest : int, optional
             How many parties, at least, keep their noise to themselves: the promise
-            holds even if all others put together what they know. One less than there
-            are parties unless stated: whoever takes part knows his own noise.
+            holds even if all others put together what they know, or are one and the
+            same. One unless stated: then nobody relies on anybody, and the sum has as
+            much noise as merged releases, n times the variance of one. With h it has
+            n / h times; n - 1 is the most, since whoever takes part knows his own.
         """
         if not isinstance(feature_map, AbstractFeatureMap):
             raise SessionError(
@@ -128,7 +131,7 @@ class Session:
             delta=delta,
             neighbours=neighbours,
             rows_per_unit=rows_per_unit,
-            n_honest=len(named) - 1 if private and n_honest is None else n_honest,
+            n_honest=1 if private and n_honest is None else n_honest,
         )
         if private:
             made.plan_empty(feature_map.spec, feature_map)  # refused now or never
@@ -181,7 +184,8 @@ class Session:
     def renewed(self) -> Session:
         """The same terms under a new name, for when a share is missing or lost.
 
-        Everybody contributes again, which is charged again.
+        Everybody contributes again, which is charged again; where ``n_honest`` is 1,
+        :meth:`Share.renewed` sends the same noisy numbers again, which is free.
         """
         return replace(self, session_id=os.urandom(16).hex())
 

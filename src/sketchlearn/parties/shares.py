@@ -12,18 +12,20 @@ with :math:`\xi_i` its share of the noise. The number of rows is one more coordi
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 from sketchlearn.arithmetic.exact import Int128Array
-from sketchlearn.errors import FeatureMapMismatch, PrivacyError, SessionError
+from sketchlearn.errors import (
+    BudgetExceeded,
+    FeatureMapMismatch,
+    PrivacyError,
+    SessionError,
+)
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.parties.keys import PartyKey
-from sketchlearn.parties.masks import mask_keys, masked
+from sketchlearn.parties.masks import mask_keys, masked, unmasked
 from sketchlearn.parties.session import Session
 from sketchlearn.privacy.ledger import Ledger, open_ledger
 from sketchlearn.privacy.noise import RandomBytes
@@ -89,6 +91,35 @@ class Share:
         self.features.require_equal(feature_map.spec)
         return replace(self, source_map=feature_map)
 
+    def renewed(self, session: Session, key: PartyKey) -> Share:
+        r"""The same noisy numbers under the masks of another session, free of charge.
+
+        For when a session was spoiled: the other one may have other parties, and has
+        the same map, promise and noise. Where ``n_honest`` is 1 the noise of this
+        party alone keeps the promise, so that :math:`V_i + \xi_i` was paid for as it
+        is and can be shown any number of times. In any other session parties rely on
+        noise that the others draw *anew*, and this is refused.
+
+        Parameters
+        ----------
+        session : Session
+            The terms of the other session.
+        key : PartyKey
+            Of the party that made this share.
+        """
+        own = self.session.party_of(key)
+        if own != self.party:
+            raise SessionError(
+                f"this share is of {self.party!r}, and the key of {own!r}. Each party "
+                "renews the share it made itself."
+            )
+        _require_same_noise(self.session, session)
+        party = session.party_of(key)
+        keys, before = mask_keys(session, key), mask_keys(self.session, key)
+        with key.once(session.session_id):
+            numbers = masked(unmasked(self.masked, own, before), party, keys)
+            return replace(self, session=session, party=party, masked=numbers)
+
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -106,18 +137,21 @@ def contribute(
     key: PartyKey,
     *,
     ledger: Ledger | str | os.PathLike[str] | None = None,
+    honest_others: int = 0,
 ) -> Share:
     r"""The share of one party: its sketch under masks, with its part of the noise.
 
     For a private session the ledger is charged, on disk, before any noise is drawn;
-    on refusal nothing is made or spent. The charge is the price of the whole
-    release, :math:`\mu^2 = (\Delta/\sigma)^2`, where :math:`\sigma^2` is the noise of
-    the ``n_honest`` parties alone.
+    on refusal nothing is made or spent. The charge follows from how many others this
+    party relies on: if k of them keep their noise to themselves, it is hidden by k + 1
+    shares of noise, at the price :math:`\mu^2 = \Delta^2 / ((k + 1) \sigma_i^2)`. From
+    ``k + 1 = n_honest`` on this is the price of the promise, and below it is more.
 
-    A party contributes to a session once. Two shares under the same masks would show
-    the difference of two sketches, so a second one is refused: by the ledger, whichever
-    process asks, and within this process in any case. *An exact session has no ledger*:
-    there it is on you that no other process contributes again.
+    A party contributes to a session once, since two shares under the same masks would
+    show the difference of two sketches. The file of the key says to which sessions it
+    has contributed, and is on the disk before the share is returned: if the share is
+    lost after that, so is the session for this party. A key in memory knows it within
+    its process. *Copies of a key file do not know of one another.*
 
     Parameters
     ----------
@@ -129,6 +163,10 @@ def contribute(
         Of this party; it says which one it is.
     ledger : Ledger or path
         Where the price is recorded, as for :func:`release`; none for an exact session.
+    honest_others : int
+        How many of the other parties, at least, you believe to be honest: to keep
+        their noise to themselves and to be somebody else than the rest. With 0 nobody
+        is relied on, and what the ledger says is true whoever the others are.
 
     Returns
     -------
@@ -151,19 +189,33 @@ def contribute(
     1.0
     """
     party = _require_fitting(sketch, session, key)
+    _require_others(honest_others, session)
     keys = mask_keys(session, key)
     if session.is_exact:
-        if ledger is not None:
+        if ledger is not None or honest_others:
             raise PrivacyError(
                 "an exact session adds no noise, so that no ledger can pay for it. "
-                "Leave out ledger=, or start a session with epsilon= and delta=."
+                "Leave out ledger= and honest_others=, or start a session with "
+                "epsilon= and delta=."
             )
         numbers = _exact_numbers(sketch, session)
-        with _only_once(session, key):
+        with key.once(session.session_id):
             return _share(sketch, session, party, masked(numbers, party, keys))
     plan, book = session.plan(sketch), open_ledger(ledger)
-    with _only_once(session, key):
-        book.charge(plan.charge, once=True)
+    charge = plan.charge_among(honest_others + 1)
+    with key.once(session.session_id):
+        try:
+            book.charge(charge, once=True)
+        except BudgetExceeded as error:
+            if charge == plan.charge:
+                raise
+            raise BudgetExceeded(
+                f"{error} The terms promise epsilon={session.epsilon:g} to whoever "
+                f"relies on n_honest={session.n_honest} parties, and this one relies "
+                f"on itself and {honest_others} others. State honest_others= if you "
+                "trust more of them, or start a session with "
+                f"n_honest={honest_others + 1}, which has more noise."
+            ) from error
         return draw_share(plan, session, party, keys, os.urandom)
 
 
@@ -212,6 +264,31 @@ def _require_fitting(sketch: Any, session: Any, key: PartyKey) -> str:
     return session.party_of(key)
 
 
+def _require_others(honest_others: Any, session: Session) -> None:
+    most = len(session.parties) - 2
+    if type(honest_others) is not int or not 0 <= honest_others <= most:
+        raise SessionError(
+            f"honest_others must be a whole number from 0 to {most}, two less than "
+            "there are parties: whoever looks at the sum may be one of them. Got "
+            f"{honest_others!r}."
+        )
+
+
+def _require_same_noise(old: Session, new: Any) -> None:
+    """Refuse to show noisy numbers again where others would rely on new noise."""
+    if not isinstance(new, Session):
+        raise SessionError(
+            f"session must be a Session; got a {type(new).__name__}. Load its terms."
+        )
+    terms = [{**one.describe(), "session_id": "", "parties": []} for one in (old, new)]
+    if terms[0] != terms[1] or old.n_honest != 1:
+        raise SessionError(
+            "a share is sent again in a session with the same map, epsilon, delta, "
+            "neighbours and rows_per_unit, and with n_honest=1: elsewhere parties rely "
+            "on noise that the others draw anew. Contribute to it, as to any session."
+        )
+
+
 def _exact_numbers(sketch: Sketch, session: Session) -> Int128Array:
     """Total and count of a sketch, if the sum over all parties has room for them."""
     numbers = Int128Array.concatenate(
@@ -224,30 +301,3 @@ def _exact_numbers(sketch: Sketch, session: Session) -> Int128Array:
             "such totals do not fit in 128 bits. Sketch the rows again."
         )
     return numbers
-
-
-_MADE: set[tuple[str, str]] = set()
-"""Sessions and public keys of the shares that this process has made."""
-
-_MADE_LOCK = threading.Lock()
-
-
-@contextmanager
-def _only_once(session: Session, key: PartyKey) -> Iterator[None]:
-    """Refuse a second share of this process; one that failed was none."""
-    mine = session.session_id, key.public
-    with _MADE_LOCK:
-        if mine in _MADE:
-            raise SessionError(
-                "this key has contributed to this session before: two shares under "
-                "the same masks would show the difference of two sketches. Nothing "
-                "was made or spent. Start a new one with session.renewed(), to which "
-                "everybody contributes again."
-            )
-        _MADE.add(mine)
-    try:
-        yield
-    except BaseException:
-        with _MADE_LOCK:
-            _MADE.discard(mine)
-        raise

@@ -11,6 +11,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
@@ -22,7 +23,8 @@ from sketchlearn.files.durable import sync_folder
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.charge import Charge, require_unit
 from sketchlearn.privacy.entries import (
-    LEDGER_VERSION,
+    UNIT_VERSION,
+    WITNESS_VERSION,
     Account,
     add_lines,
     charges_of,
@@ -31,7 +33,15 @@ from sketchlearn.privacy.entries import (
     read_account,
     unit_of,
 )
-from sketchlearn.privacy.journal import Seen, append, locked, read
+from sketchlearn.privacy.journal import (
+    Seen,
+    append,
+    locked,
+    read,
+    require_witness,
+    witness_path,
+    write_witness,
+)
 
 __all__ = ["AbstractBook", "FileBook", "MemoryBook"]
 
@@ -75,22 +85,32 @@ class FileBook(AbstractBook):
         with locked(path, create=True) as descriptor:
             lines, seen = read(descriptor, path, Seen())
             if lines:
-                account = read_account(lines, seen, path)
+                account = _witnessed(lines, seen, path)
                 _require_same(account.terms, terms, path)
             else:
+                write_witness(path, seen)  # from the start, whatever happens next
                 seen = append(descriptor, path, header_of(terms), seen)
                 account = Account(terms, seen=seen)
         sync_folder(str(path.resolve().parent))
         return cls(path, account)
 
     @classmethod
-    def open(cls, path: Path, neighbours: Any, rows_per_unit: Any) -> FileBook:
+    def open(
+        cls,
+        path: Path,
+        neighbours: Any,
+        rows_per_unit: Any,
+        *,
+        without_witness: bool = False,
+    ) -> FileBook:
         """A file with the terms it has; its unit is stated if it never was."""
         with locked(path, create=False) as descriptor:
+            if without_witness:
+                _take_as_whole(descriptor, path)
             lines, seen = read(descriptor, path, Seen())
             if not lines:
                 raise LedgerError(f"{str(path)!r} is empty; it is not a ledger.")
-            book = cls(path, read_account(lines, seen, path))
+            book = cls(path, _witnessed(lines, seen, path))
             if neighbours is not None or rows_per_unit is not None:
                 book._state_unit(descriptor, neighbours, rows_per_unit)
         return book
@@ -115,9 +135,7 @@ class FileBook(AbstractBook):
                 _require_new(charge, self._charges(descriptor), str(self.path))
             spent = account.terms.require_room(account.spent, charge, str(self.path))
             seen = append(descriptor, self.path, line_of(charge), account.seen)
-            self.account = replace(
-                account, version=LEDGER_VERSION, spent=spent, seen=seen
-            )
+            self.account = replace(account, spent=spent, seen=seen)
 
     @override
     def charges(self) -> tuple[Charge, ...]:
@@ -145,7 +163,7 @@ class FileBook(AbstractBook):
             _require_same(account.terms, terms, self.path)
             return
         seen = append(descriptor, self.path, unit_of(terms), account.seen)
-        self.account = replace(account, terms=terms, version=LEDGER_VERSION, seen=seen)
+        self.account = replace(account, terms=terms, version=UNIT_VERSION, seen=seen)
 
 
 @final
@@ -185,6 +203,25 @@ class MemoryBook(AbstractBook):
                 "fork it would be a second budget. Nothing was released. Use a file: "
                 "Ledger(path, epsilon=..., delta=...)."
             )
+
+
+def _witnessed(lines: list[dict[str, Any]], seen: Seen, path: Path) -> Account:
+    """What the lines of a whole file say, if its witness is where it should be."""
+    account = read_account(lines, seen, path)
+    if account.version >= WITNESS_VERSION:
+        require_witness(path)
+    return account
+
+
+def _take_as_whole(descriptor: int, path: Path) -> None:
+    """Make a new witness where there is none that could say something else."""
+    with suppress(LedgerError):
+        require_witness(path)
+        return
+    witness_path(path).unlink(missing_ok=True)
+    lines, seen = read(descriptor, path, Seen())
+    read_account(lines, seen, path)
+    write_witness(path, seen)
 
 
 def _require_new(charge: Charge, kept: Iterable[Charge], where: str) -> None:

@@ -1,7 +1,8 @@
 """What the lines of a ledger say: its terms first, then one charge each.
 
 Version 1 did not say which unit it is about: its owner can state it, once, in a line of
-its own, and the charges behind that line are of version 2. Lines that are in the chain
+its own, and the charges behind that line are of version 2. Version 3 has the same lines
+as version 2, and a witness from the start. Lines that are in the chain
 and yet make no sense are refused, never guessed at.
 
 What is written keeps its words for ever: ``release`` in a line is ``release_id`` of a
@@ -25,7 +26,8 @@ from sketchlearn.privacy.charge import Charge, require_unit
 from sketchlearn.privacy.journal import Seen
 
 __all__ = [
-    "LEDGER_VERSION",
+    "UNIT_VERSION",
+    "WITNESS_VERSION",
     "Account",
     "add_lines",
     "charges_of",
@@ -35,19 +37,24 @@ __all__ = [
     "unit_of",
 ]
 
-LEDGER_FORMAT, LEDGER_VERSION = "sketchlearn-ledger", 2
+LEDGER_FORMAT, LEDGER_VERSION = "sketchlearn-ledger", 3
 """What the first line of a new ledger says it is."""
+
+UNIT_VERSION, WITNESS_VERSION = 2, 3
+"""The first versions that state their unit, and that have a witness."""
 
 _CAPS = ("epsilon", "delta", "pure_epsilon")
 _UNIT = ("neighbours", "rows_per_unit")
 _HEADER = {"format", "version", "hash", *_CAPS}
 _CHARGE = {"hash", "release", "time", "mu2", "pure_epsilon", "feature_map", "lineage"}
+_WITH_UNIT = {
+    "header": {*_HEADER, *_UNIT},
+    "charge": {*_CHARGE, *_UNIT, "count_mode", "epsilon", "delta"},
+}
 _LINES = {
     1: {"header": _HEADER, "charge": _CHARGE},
-    2: {
-        "header": {*_HEADER, *_UNIT},
-        "charge": {*_CHARGE, *_UNIT, "count_mode", "epsilon", "delta"},
-    },
+    UNIT_VERSION: _WITH_UNIT,
+    WITNESS_VERSION: _WITH_UNIT,
 }
 """Fields of the two kinds of lines, by version."""
 
@@ -75,7 +82,7 @@ def read_account(lines: list[dict[str, Any]], seen: Seen, path: Path) -> Account
     if type(version) is not int or version not in _LINES:
         raise LedgerError(
             f"{str(path)!r} is a ledger of version {version!r}; this library reads "
-            "1 and 2. Nothing was released. Use a newer library."
+            "1, 2 and 3. Nothing was released. Use a newer library."
         )
     _require_fields(header, _LINES[version]["header"], 0, path)
     values: dict[str, Any] = {name: header.get(name) for name in _UNIT}
@@ -95,7 +102,7 @@ def charges_of(lines: list[dict[str, Any]], path: Path) -> tuple[Charge, ...]:
     charges, version = [], lines[0]["version"]
     for number, line in enumerate(lines[1:], start=1):
         if _is_statement(line):
-            version = LEDGER_VERSION
+            version = UNIT_VERSION
         else:
             charges.append(_charge_of(line, version, number, path))
     return tuple(charges)
@@ -115,7 +122,7 @@ def add_lines(
         if terms.neighbours is not None:
             raise _malformed(number, path, "the unit is stated a second time")
         spent, charges = spent.plus(charges, terms), []
-        terms, version = _with_unit(terms, line, number, path), LEDGER_VERSION
+        terms, version = _with_unit(terms, line, number, path), UNIT_VERSION
     try:
         spent = spent.plus(charges, terms)
     except PrivacyError as error:

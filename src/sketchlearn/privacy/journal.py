@@ -5,6 +5,11 @@ and of itself. Writers exclude one another by a lock on the file, and an entry i
 disk when :func:`append` returns. A reader keeps how far it has read (:class:`Seen`)
 and how that part hashes: later it reads all bytes again, but takes apart only what is
 new. What the entries mean is not known here.
+
+Beside the journal lies its *witness*, a file with the number of entries and the hash of
+the last, written after each entry and before anybody is told of it. A crash can leave
+the journal longer than its witness says, or with a torn line behind what it says; a
+journal that is shorter was cut.
 """
 
 from __future__ import annotations
@@ -13,28 +18,40 @@ import errno
 import hashlib
 import json
 import os
-import stat
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any, final
 
-from sketchlearn.errors import LedgerError
+from sketchlearn.errors import LedgerError, MissingFileError, SketchFileError
 from sketchlearn.files.container import canonical_json
-from sketchlearn.files.durable import retry, sync
+from sketchlearn.files.durable import (
+    has_name,
+    lock_file,
+    open_regular,
+    retry,
+    sync,
+    write_file,
+)
 
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
+__all__ = [
+    "Seen",
+    "append",
+    "chain_hash",
+    "locked",
+    "read",
+    "require_witness",
+    "witness_path",
+    "write_witness",
+]
 
-__all__ = ["Seen", "append", "chain_hash", "locked", "read"]
-
-_ATTEMPTS = 100
-"""A file that is replaced so often while one waits for its lock is never locked."""
+_WITNESS = re.compile(
+    rb'\{"format":"sketchlearn-witness","hash":"([0-9a-f]{64}|)",'
+    rb'"n_lines":(0|[1-9][0-9]{0,17}),"version":1\}\n'
+)
+"""A whole witness."""
 
 _HASH, _HEAD = b'"hash":"', b'{"delta":"'
 """How the hash of a line starts, and how the first line of a ledger does."""
@@ -74,28 +91,31 @@ class Seen:
 
 @contextmanager
 def locked(path: Path, *, create: bool) -> Iterator[int]:
-    """A descriptor of the file that has this name, locked for one writer.
-
-    While waiting for the lock the file may be replaced or removed by another one:
-    then the lock is worth nothing, and the file that has the name now is taken.
-    """
-    if fcntl is None:
+    """A descriptor of the file that has this name, locked for one writer."""
+    try:
+        descriptor = lock_file(str(path), create=create)
+    except FileNotFoundError as error:
         raise LedgerError(
-            "a ledger in a file needs file locks (fcntl), which this system does not "
-            "have: two programs could spend the same budget. Nothing was released. Use "
-            "Ledger.ephemeral(epsilon=..., delta=...) in one program, or release on "
-            "Linux, macOS or WSL."
-        )
-    for _ in range(_ATTEMPTS):
-        descriptor = _open(path, create=create)
-        try:
-            retry(fcntl.flock, descriptor, fcntl.LOCK_EX)
-            if _has_name(descriptor, path):
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-    raise LedgerError(f"{str(path)!r} is replaced all the time. Nothing was released.")
+            f"the folder of the ledger {str(path)!r} does not exist; create it first."
+            if create
+            else f"there is no ledger {str(path)!r}. Create it once for each dataset: "
+            "Ledger(path, epsilon=..., delta=...)."
+        ) from error
+    except SketchFileError as error:
+        raise LedgerError(f"not a ledger: {error} Nothing was released.") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EBUSY):
+            raise
+        raise LedgerError(
+            f"{str(path)!r} cannot be locked ({error.strerror}): two programs could "
+            "spend the same budget. Nothing was released. Keep the ledger on a local "
+            "disk of Linux, macOS or WSL. Use Ledger.ephemeral(epsilon=..., "
+            "delta=...) if one program releases and may forget."
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def read(descriptor: int, path: Path, seen: Seen) -> tuple[list[dict[str, Any]], Seen]:
@@ -112,11 +132,17 @@ def read(descriptor: int, path: Path, seen: Seen) -> tuple[list[dict[str, Any]],
             f"{str(path)!r} was replaced by another or an older file: entries that "
             "were in it are gone. Nothing was released. Put the right file back."
         )
-    return _read_tail(descriptor, path, seen)
+    entries, found = _read_tail(descriptor, path, seen)
+    _require_witnessed(path, seen, entries, found)
+    return entries, found
 
 
 def append(descriptor: int, path: Path, body: Mapping[str, Any], seen: Seen) -> Seen:
-    """Write one entry behind what was seen; it is on the disk on return."""
+    """Write one entry behind what was seen; both files are on the disk on return.
+
+    The entry comes first: should the witness fail, it stays and counts, though nobody
+    was told of it.
+    """
     last = chain_hash(seen.last, body)
     line = canonical_json({**body, "hash": last}).encode() + b"\n"
     data = line if seen.ended else b"\n" + line
@@ -131,57 +157,82 @@ def append(descriptor: int, path: Path, body: Mapping[str, Any], seen: Seen) -> 
             os.ftruncate(descriptor, seen.size)
         raise
     sync(descriptor)
-    if not _has_name(descriptor, path):
+    if not has_name(descriptor, path):
         raise LedgerError(
             f"{str(path)!r} was replaced while it was written to. Nothing was "
             "released. Put the right file back."
         )
-    return seen.after(data, 1, last, ended=True)
+    found = seen.after(data, 1, last, ended=True)
+    write_witness(path, found)
+    return found
+
+
+def witness_path(path: Path) -> Path:
+    """Where the witness of a journal lies."""
+    return path.with_name(f"{path.name}.witness")
+
+
+def write_witness(path: Path, seen: Seen) -> None:
+    """Put down how long the journal is, and how it ends."""
+    words = {"format": "sketchlearn-witness", "version": 1}
+    text = canonical_json({**words, "n_lines": seen.n_lines, "hash": seen.last})
+    write_file(str(witness_path(path)), f"{text}\n".encode())
+
+
+def require_witness(path: Path) -> None:
+    """Refuse a journal whose witness is gone."""
+    if _witness(path) is None:
+        raise LedgerError(_unwitnessed(path, "is missing"))
+
+
+def _witness(path: Path) -> tuple[int, str] | None:
+    """Number of entries and last hash by the witness, if there is one."""
+    try:
+        with open_regular(str(witness_path(path))) as stream:
+            found = _WITNESS.fullmatch(stream.read(1024))
+    except MissingFileError:
+        return None
+    except SketchFileError:
+        found = None
+    if found is None:
+        raise LedgerError(_unwitnessed(path, "is damaged"))
+    return int(found[2]), found[1].decode()
+
+
+def _require_witnessed(
+    path: Path, seen: Seen, entries: list[dict[str, Any]], found: Seen
+) -> None:
+    """Refuse a chain that does not go on from what its witness says, if it has one."""
+    witness = _witness(path)
+    if witness is None:
+        return
+    n_lines, last = witness
+    place = n_lines - seen.n_lines
+    # What was seen before is known by its own hash.
+    hashes = [seen.last, *(entry["hash"] for entry in entries[:place])]
+    if n_lines > found.n_lines or (place >= 0 and hashes[place] != last):
+        raise LedgerError(
+            f"{str(path)!r} has {found.n_lines} lines, and its witness "
+            f"{str(witness_path(path))!r} knows {n_lines}: entries that were in it are "
+            "gone, or these files are not of one ledger. Nothing was released. Put "
+            "the right files back, both of them. If entries are lost, make a ledger "
+            "under another name, with caps lower by all that may have been spent."
+        )
+
+
+def _unwitnessed(path: Path, what: str) -> str:
+    return (
+        f"the witness {str(witness_path(path))!r} of this ledger {what}, so that "
+        "nobody knows whether entries are gone. Nothing was released. Put it back: "
+        "the two files are moved and copied together. If it is lost, and you know "
+        "that the ledger is whole, say so once with Ledger.open(path, "
+        "without_witness=True)."
+    )
 
 
 def chain_hash(previous: str, body: Mapping[str, Any]) -> str:
     """Hash of an entry that follows the one with hash ``previous``."""
     return hashlib.sha256((previous + canonical_json(body)).encode()).hexdigest()
-
-
-def _open(path: Path, *, create: bool) -> int:
-    what = "no regular file"
-    try:
-        with suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.stat(path).st_mode):  # some devices act on open
-                raise LedgerError(_not_regular(path, what))
-        # Non-blocking: should it become a pipe in between, opening must not wait.
-        flags = os.O_RDWR | os.O_NONBLOCK | (os.O_CREAT if create else 0)
-        descriptor = int(retry(os.open, str(path), flags, 0o600))
-    except FileNotFoundError as error:
-        if create:
-            raise LedgerError(
-                f"the folder of the ledger {str(path)!r} does not exist; create it "
-                "first."
-            ) from error
-        raise LedgerError(
-            f"there is no ledger {str(path)!r}. Create it once for each dataset: "
-            "Ledger(path, epsilon=..., delta=...)."
-        ) from error
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR):
-            raise LedgerError(_not_regular(path, str(error.strerror))) from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise LedgerError(_not_regular(path, what))
-    return descriptor
-
-
-def _not_regular(path: Path, what: str) -> str:
-    return f"{str(path)!r} is not a ledger but {what}. Nothing was released."
-
-
-def _has_name(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _starts_with(descriptor: int, seen: Seen) -> bool:

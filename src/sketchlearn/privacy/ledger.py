@@ -4,7 +4,8 @@ A ledger is a :mod:`journal <sketchlearn.privacy.journal>` of JSON lines. The fi
 holds the terms (the caps, and the unit and relation of which they speak), each further
 one a charge. A charge holds an exclusive lock, reads the file anew, and is on the disk
 when it returns: two processes can never spend the same budget, and a crash loses
-budget, never privacy.
+budget, never privacy. The number of lines is kept a second time, in a *witness* beside
+the file (``study.ledger.witness``): a ledger that has become shorter is refused.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Ledger:
     ----------
     path : path
         The file. It is created if it does not exist; if it does, the terms must agree.
+        A relative name is made absolute at once. The file and its witness, beside it,
+        are moved and copied together.
     epsilon, delta : float
         Cap on everything ever released from the dataset.
     pure_epsilon : float
@@ -104,7 +107,7 @@ class Ledger:
         rows_per_unit: int = 1,
     ) -> None:
         terms = Terms(epsilon, delta, pure_epsilon, neighbours, rows_per_unit)
-        self.path = Path(path)
+        self.path = _absolute(path)
         self._book = FileBook.create(self.path, terms)
 
     @classmethod
@@ -114,6 +117,7 @@ class Ledger:
         *,
         neighbours: Neighbours | None = None,
         rows_per_unit: int | None = None,
+        without_witness: bool = False,
     ) -> Ledger:
         """Open an existing ledger with the terms it has.
 
@@ -124,10 +128,15 @@ class Ledger:
         neighbours, rows_per_unit
             Only for ledgers made by version 1, which do not say what one unit is:
             state it, once. You vouch that all that was released so far is covered.
+        without_witness : bool
+            Only for a ledger whose witness is lost or damaged: a new one is made. You
+            vouch that no line of the ledger is missing.
         """
         ledger = cls.__new__(cls)
-        ledger.path = Path(path)
-        ledger._book = FileBook.open(ledger.path, neighbours, rows_per_unit)
+        ledger.path = _absolute(path)
+        ledger._book = FileBook.open(
+            ledger.path, neighbours, rows_per_unit, without_witness=without_witness
+        )
         return ledger
 
     @classmethod
@@ -238,7 +247,14 @@ class Ledger:
                 "a ledger in memory cannot be copied or pickled: the copy would be a "
                 "second budget. Use a file: Ledger(path, epsilon=..., delta=...)."
             )
-        return Ledger.open, (str(self.path.absolute()),)
+        return Ledger.open, (str(self.path),)
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    """The file itself: the same one from every folder and by every link."""
+    if "\0" in os.fsdecode(path):
+        raise LedgerError("the name of a ledger holds a NUL character; check the path.")
+    return Path(os.path.realpath(Path(path)))
 
 
 def open_ledger(path: Any) -> Ledger:

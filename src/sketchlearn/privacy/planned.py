@@ -17,7 +17,7 @@ import os
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, exp, log2
+from math import ceil, exp, isqrt, log2
 from typing import final
 
 from sketchlearn.arithmetic.exact import Int128Array
@@ -104,6 +104,31 @@ class PlannedRelease:
             count_mode=statement.count_mode,
             epsilon=statement.epsilon,
             delta=statement.delta,
+        )
+
+    def charge_among(self, n_honest: int) -> Charge:
+        r"""The price of a share if only so many parties keep their noise to themselves.
+
+        With h of them the noise that nobody else knows has the variance
+        :math:`h \sigma_i^2`, and the price is
+        :math:`\mu^2 = \Delta^2 / (h \sigma_i^2)`; it is never below that of the terms.
+        """
+        assert self.shares is not None, "this release was planned for one party"
+        if n_honest >= self.shares.n_honest:
+            return self.charge
+        statement, spec = self.statement, self.sketch.features
+        shares = replace(self.shares, n_honest=n_honest)
+        sensitivity = sensitivity_steps(
+            spec, statement.neighbours, statement.count_mode, statement.rows_per_unit
+        )
+        sigma = isqrt(n_honest * shares.sigma**2)  # rounded down
+        _require_like_one(spec, shares, sensitivity, sigma, statement.epsilon)
+        mu2 = Fraction(sensitivity**2, n_honest * shares.sigma**2)
+        return replace(
+            self.charge,
+            mu2=float(mu2) * (1 + 2.0**-50),  # rounded up
+            epsilon=None,
+            delta=None,
         )
 
     def draw(self, random_bytes: RandomBytes, n: int = 1) -> list[PrivateSketch]:

@@ -27,6 +27,7 @@ from sketchlearn.features.fields import NUMBER, ORIGIN, SIZE, Field, or_none
 from sketchlearn.features.items import (
     AbstractItemMap,
     require_known,
+    require_whole_bound,
 )
 from sketchlearn.features.scaling import Origin
 from sketchlearn.rows.items import Keys
@@ -36,10 +37,6 @@ __public__ = ["TableFeatures"]
 
 _LARGEST_ENTRY = 2**40
 """Entries beyond it leave no room for rows of several items."""
-
-
-_LARGEST_SUM_OF_ENTRIES = 2.0**44
-"""Whole numbers beyond it are not on the lattice of a feature."""
 
 
 @final
@@ -104,16 +101,11 @@ class TableFeatures(AbstractItemMap):
             squares = (self.table.astype(np.float64) ** 2).sum(axis=1)
             norm_bound = self.row_items * sqrt(float(squares.max())) * (1 + 2.0**-40)
         bound = 1024.0 * largest if value_bound is None else value_bound
-        if bound > _LARGEST_SUM_OF_ENTRIES:
-            raise FeatureMapError(
-                f"features of this table may be as large as {bound:.3g}, beyond 2**44. "
-                "Use smaller entries, or a smaller row_items or value_bound."
-            )
         super().__init__(
             n_features=self.table.shape[0],
             sketch_size=self.table.shape[1],
             scaling=None,
-            value_bound=bound,
+            value_bound=require_whole_bound(bound),
             norm_bound=norm_bound,
         )
         self._matrix = WholeMatrix(self.table.astype(np.float64))

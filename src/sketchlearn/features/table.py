@@ -31,6 +31,7 @@ from sketchlearn.features.items import (
 )
 from sketchlearn.features.scaling import Origin
 from sketchlearn.rows.items import Keys
+from sketchlearn.rows.kinds import is_learned
 
 __all__ = ["TableFeatures"]
 __public__ = ["TableFeatures"]
@@ -91,7 +92,7 @@ class TableFeatures(AbstractItemMap):
                 f"the largest is {largest}."
             )
         self.table, self._largest = entries.astype(np.int64), largest
-        self._origin = require_origin(origin)
+        self._origin = require_origin("data" if is_learned(table) else origin)
         norm_bound = None
         if row_items is not None:
             if value_bound is not None:

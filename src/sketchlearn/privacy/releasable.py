@@ -33,6 +33,14 @@ def require_releasable(sketch: Sketch) -> Sketch:
     """A sketch that may be released, with its map, all that it says verified."""
     _require_bounded(sketch)
     feature_map = _rebuilt_map(sketch)
+    if any(one.has_learned_columns for one in _maps_in(feature_map)):
+        raise PrivacyError(
+            "the columns of this sketch were learned from rows, by a BinaryEncoder or "
+            "another fitted transformer: which columns there are, and what they mean, "
+            "reveals those rows. Nothing was released. Declare the thresholds= and "
+            "categories= of all columns, or fit the transformer to a release. Where it "
+            "was fitted to public rows, say so: fit(np.asarray(rows))."
+        )
     if feature_map.origin != "declared":
         raise PrivacyError(
             "the map of this sketch was planned from rows (scales or landmarks read "
@@ -142,6 +150,11 @@ def _probes(feature_map: AbstractFeatureMap) -> list[NDArray[np.float64]]:
     if scaling is None:
         return scaled
     return [scaling.shift + rows / scaling.factor for rows in scaled]
+
+
+def _maps_in(feature_map: AbstractFeatureMap) -> list[AbstractFeatureMap]:
+    """A map and the plain maps inside of it."""
+    return [feature_map, *(part.feature_map for part in feature_map.parts())]
 
 
 def _is_ours(feature_map: AbstractFeatureMap) -> bool:

@@ -51,8 +51,9 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
     section Autoencoders).
 
     This is no sketch: rows are read in memory, and medians and categories are a trace
-    of them. Before anything is released with a promise of privacy, declare the
-    thresholds and categories of all columns: then nothing is learned from rows.
+    of them. What it gives is marked as learned, in arrays and frames, and no sketch of
+    it is released. Declare the thresholds and categories of all columns: then nothing
+    is learned from rows, and nothing is marked.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ __all__ = [
     "learned",
 ]
 
-_MARK = "_sketchlearn_learned"
+_LEARNED_MARK = "_sketchlearn_learned"
 """Where a frame says that its columns were learned from rows."""
 
 _Rows = TypeVar("_Rows")
@@ -200,9 +200,9 @@ def learned(rows: _Rows) -> _Rows:
     if isinstance(rows, np.ndarray):
         return rows.view(LearnedArray)  # type: ignore[return-value]
     if kind_of(rows) is RowsKind.PANDAS:
-        rows.attrs[_MARK] = True  # type: ignore[attr-defined]
+        rows.attrs[_LEARNED_MARK] = True  # type: ignore[attr-defined]
     else:
-        setattr(rows, _MARK, True)
+        setattr(rows, _LEARNED_MARK, True)
     return rows
 
 
@@ -212,8 +212,8 @@ def is_learned(data: Any) -> bool:
         return isinstance(data, LearnedArray)
     kind = kind_of(data)
     if kind is RowsKind.PANDAS:
-        return _MARK in data.attrs
-    return kind is RowsKind.POLARS and _MARK in vars(data)
+        return _LEARNED_MARK in data.attrs
+    return kind is RowsKind.POLARS and _LEARNED_MARK in vars(data)
 
 
 def _kind_of_list(data: list[Any] | tuple[Any, ...]) -> RowsKind:

@@ -54,7 +54,8 @@ class TableFeatures(AbstractItemMap):
         No row holds more items than this, those it holds twice counted twice: bounds
         features and their norm, so that sketches can be released.
     origin : {"declared", "data"}
-        ``"data"`` if the table was made from rows that must stay private.
+        ``"data"`` if the table was made from rows that must stay private; one that
+        the library made from rows is, unless it is given as ``np.asarray(table)``.
 
     Examples
     --------

@@ -43,9 +43,9 @@ def require_releasable(sketch: Sketch) -> Sketch:
         )
     if feature_map.origin != "declared":
         raise PrivacyError(
-            "the map of this sketch was planned from rows (scales or landmarks read "
-            "from data); that reveals them. Declare bounds, or build the map from "
-            "public data."
+            "the map of this sketch was planned from rows (scales, landmarks, items or "
+            "tables read from data); that reveals them. Declare bounds, or build the "
+            "map from public data."
         )
     verified = replace(sketch, source_map=feature_map)
     if not verified.is_possible:

@@ -143,13 +143,13 @@ class ClippedFeatures(AbstractFeatureMap):
         self, rows: NDArray[np.floating], first_row: int
     ) -> NDArray[np.float64]:
         """Clipped features of a block, if they are those of its rows alone."""
-        last = len(rows) - 1
         extremes = rows.max(axis=1).argmax(), rows.min(axis=1).argmin()
-        chosen = {0, last // 2, last, *map(int, extremes)}
+        any_row = (first_row // 7 + len(rows) // 2) % len(rows)  # another in each block
+        chosen = {any_row, *map(int, extremes)}
         copies = {i: rows[i : i + 1].copy() for i in chosen}  # rows may be overwritten
         together = clip_rows(self._inner(rows, first_row), self.value_bound, first_row)
         # Each alone, and in another place.
-        alone = np.concatenate([self._inner(row, 0) for row in copies.values()])
+        alone = np.concatenate([self._inner(row, 0).copy() for row in copies.values()])
         same = clip_rows(alone, self.value_bound) == together[list(copies)]
         if not same.all():
             row = list(copies)[int(same.all(axis=1).argmin())]
@@ -165,7 +165,7 @@ class ClippedFeatures(AbstractFeatureMap):
     def _inner(self, rows: NDArray[np.floating], first_row: int) -> NDArray[np.float64]:
         """Features by a map of a user, after checking that there is one of each row."""
         n_rows = len(rows)
-        features = np.array(self.inner.evaluate(rows, first_row), np.float64)
+        features = np.asarray(self.inner.evaluate(rows, first_row), np.float64)
         if features.shape != (n_rows, self.sketch_size):
             raise FeatureMapError(
                 f"{type(self.inner).__name__}.evaluate gave an array of shape "

@@ -8,8 +8,9 @@ from sklearn.pipeline import make_pipeline
 
 import sketchlearn as sl
 from sketchlearn.decoders.counts.linear import principal_table
-from sketchlearn.errors import DataPlanWarning, PrivacyError
+from sketchlearn.errors import DataPlanWarning, FeatureMapError, PrivacyError
 from sketchlearn.estimators import base, inputs
+from sketchlearn.features.build import build_map
 from sketchlearn.features.identity import AbstractIdentified
 from sketchlearn.rows.kinds import is_learned, learned
 
@@ -221,6 +222,11 @@ def test_a_refusal_says_what_to_declare_and_survives_files():
         book = sl.Ledger.ephemeral(epsilon=1.0, delta=1e-5)
         with pytest.raises(PrivacyError, match="thresholds= and categories= of all"):
             sl.release(found, epsilon=1.0, delta=1e-5, ledger=book)
+    described = sketch.feature_map.description
+    assert build_map(described) == sketch.feature_map
+    for wrong in ("declared", "rows", 3, None):
+        with pytest.raises(FeatureMapError, match="columns_origin"):
+            build_map({**described, "columns_origin": wrong})
     clipped = sl.clipped(sketch.feature_map, norm_bound=1.0)
     assert clipped.origin == clipped.spec.origin == "data"
 

@@ -81,7 +81,7 @@ def _build(
     }
     kind, version = fields.pop("kind"), fields.pop("version")
     columns = fields.pop("columns", None)
-    columns_origin = fields.pop("columns_origin", "declared")
+    is_learned = fields.pop("columns_origin", None) is not None
     if cls.stored is None:
         fields["stored"] = stored
     else:
@@ -91,7 +91,7 @@ def _build(
         fields["scaling"] = Scaling.from_description(scaling)
     if version == VERSION:
         built = cls(**fields).with_columns(columns)
-        return built if columns_origin == "declared" else built.of_learned_columns()
+        return built.of_learned_columns() if is_learned else built
     return as_written(cls(**{**fields, **arguments(kind, fields)}), description)
 
 

@@ -53,7 +53,7 @@ _COMMON = {
     "scaling": or_none(SCALING),
     "stored": NAMES,
     "columns": COLUMNS,
-    "columns_origin": ORIGIN,
+    "columns_origin": Field("'data'", lambda value: value == "data", required=False),
 }
 
 

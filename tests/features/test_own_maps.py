@@ -12,7 +12,7 @@ from contracts import check_feature_map
 from sketchlearn.errors import FeatureMapError, PrivacyError
 from sketchlearn.features.base import AbstractFeatureMap, sum_features
 from sketchlearn.features.build import build_map
-from sketchlearn.features.clipping import ClippedFeatures
+from sketchlearn.features.clipping import ClippedFeatures, clip_rows
 from sketchlearn.features.cost import Cost
 from sketchlearn.features.fields import NUMBER, SIZE
 from sketchlearn.features.fourier import FourierFeatures
@@ -68,6 +68,53 @@ class Stored(Unstored):
     def cost_of(cls, given):
         d = given["n_features"]
         return Cost(d, d, 8 * d, 100 * d)
+
+
+class Leaky(Unstored):
+    """Maps that are no function of a row: what each does is said by its name."""
+
+    kind = "test-leaky"
+
+    def __init__(self, how, n_features=2):
+        self.how, self.seen = how, 0
+        super().__init__(n_features)
+
+    def describe(self):
+        return {"how": self.how}
+
+    def evaluate(self, rows, first_row=0):
+        rows = np.asarray(rows)
+        self.seen += 1
+        if self.how == "overwrites its rows":
+            rows -= rows.max(axis=0)
+            return rows
+        if self.how == "more vectors than rows":
+            return np.repeat(rows, 100, axis=0)
+        if self.how == "rows that came before count":
+            first = {row.tobytes(): i for i, row in reversed([*enumerate(rows)])}
+            once = [first[row.tobytes()] == i for i, row in enumerate(rows)]
+            return rows * np.array(once)[:, None]
+        shifts = {
+            "largest of the batch": rows.max(axis=0),
+            "mean of the batch": rows.mean(axis=0),
+            "size of the batch": len(rows),
+            "place in the data": (first_row + np.arange(len(rows)))[:, None],
+            "number of calls": self.seen,
+        }
+        return rows - shifts[self.how]
+
+
+WAYS = [
+    "largest of the batch",
+    "mean of the batch",
+    "size of the batch",
+    "place in the data",
+    "number of calls",
+    "overwrites its rows",
+    "more vectors than rows",
+    "rows that came before count",
+]
+CANARY = np.concatenate([np.ones((200, 2)), [[3.0, 3.0]]])
 
 
 def book():
@@ -210,3 +257,71 @@ def test_maps_are_imported_when_a_kind_is_first_asked_for():
         "assert 'sketchlearn.features.fourier' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_map_that_looks_beside_a_row_is_refused_while_it_sketches(how):
+    own, beside = Leaky(how), FourierFeatures(2, 4)
+    for phi in (
+        sl.clipped(own, norm_bound=99.0),
+        sl.clipped(sl.ConcatenatedFeatures([own, beside]), norm_bound=99.0),
+        sl.ConcatenatedFeatures([beside, sl.clipped(own, norm_bound=99.0)]),
+    ):
+        # NumPy does not put vectors side by side that are not as many.
+        with pytest.raises(ValueError, match="alone than|vector for each|dimensions"):
+            sl.sketch_rows(CANARY.copy(), phi)
+
+
+def not_compared(self, rows, first_row):
+    """What clipping would do if it took the word of a map of a user."""
+    return clip_rows(self.inner.evaluate(rows, first_row), self.value_bound, first_row)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_sketch_of_such_a_map_is_not_released(how, monkeypatch):
+    phi = sl.clipped(Leaky(how), norm_bound=99.0)
+    with monkeypatch.context() as before:  # as an earlier version sketched
+        before.setattr(ClippedFeatures, "_compared", not_compared)
+        sketch = sl.sketch_rows(CANARY.copy(), phi)
+    with pytest.raises(PrivacyError, match="nothing was released"):
+        sl.release(sketch, **PROMISE, ledger=book())
+
+
+def test_a_map_that_is_never_compared_is_noticed_by_the_audit(monkeypatch):
+    monkeypatch.setattr(ClippedFeatures, "_compared", not_compared)
+    phi = sl.clipped(Leaky("largest of the batch"), norm_bound=1.0)
+    given = {"rows": CANARY[:-1], "canary": CANARY[-1], "n_releases": 1000, **PROMISE}
+    assert not sl.audit(phi, **given).passed
+
+
+def test_another_total_than_that_of_the_features_is_not_released():
+    class Louder(Stored):
+        kind = "test-louder"
+
+        def batch_sum(self, rows, first_row=0):
+            return sum_features(self, np.concatenate([rows, rows]), first_row)
+
+    sketch = sl.sketch_rows(ROWS, sl.clipped(Louder(3), norm_bound=1.0))
+    with pytest.raises(PrivacyError, match="batch_sum gives another total"):
+        sl.release(sketch, **PROMISE, ledger=book())
+
+
+def test_a_sketch_whose_map_is_not_there_is_not_released():
+    phi = sl.clipped(Unstored(3), norm_bound=1.0)
+    loaded = replace(sl.sketch_rows(ROWS, phi), source_map=None)
+    with pytest.raises(FeatureMapError, match="unknown feature map"):
+        sl.release(loaded, **PROMISE, ledger=book())
+    assert sl.release(loaded.with_map(phi), **PROMISE, ledger=book()).size == 3
+
+
+def test_a_map_for_few_rows_only_is_released():
+    class Percent(Stored):
+        kind = "test-percent"
+
+        def evaluate(self, rows, first_row=0):
+            if (rows < 5).any():
+                raise ValueError("these are no percentages")
+            return super().evaluate(rows, first_row)
+
+    sketch = sl.sketch_rows(ROWS + 50, sl.clipped(Percent(3), norm_bound=1.0))
+    assert sl.release(sketch, **PROMISE, ledger=book()).size == 3

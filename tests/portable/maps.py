@@ -37,10 +37,12 @@ from sketchlearn.features.table import TableFeatures
 from sketchlearn.networks.forward import NetworkSpec
 
 __all__ = [
+    "CROWDED",
     "MAPS",
     "NAMES",
     "Case",
     "built_in_kinds",
+    "crowded_rows",
     "exact_rows",
     "feature_map",
     "golden_rows",
@@ -357,3 +359,44 @@ MAPS: dict[str, Case] = {
 }
 
 NAMES = sorted(MAPS)
+
+
+_LARGEST = 2**44
+"""With so many items to a row, one item is one step of the lattice."""
+
+CROWDED: dict[str, Callable[[], AbstractFeatureMap]] = {
+    "table": lambda: TableFeatures(
+        [[2**40, 0, 0, 0]] + [[2**39] * 4] * 40, row_items=16
+    ),
+    "counters": lambda: CounterFeatures(41, row_items=3),
+    "count-min": lambda: CountMinFeatures(41, width=1, depth=2, row_items=_LARGEST),
+    "count-sketch": lambda: CountSketchFeatures(41, width=1, depth=1, row_items=16),
+    "joint-counts": lambda: JointCountFeatures(41, width=1, depth=2, row_items=5),
+    "bloom": lambda: BloomFeatures(41, width=64, depth=2, row_items=3),
+    "concatenated": lambda: ConcatenatedFeatures(
+        [CROWDED["table"](), CROWDED["count-min"](), CROWDED["bloom"]()]
+    ),
+}
+"""A map for each kind that bounds what a row holds: its items meet in few numbers."""
+
+
+def crowded_rows(phi: AbstractFeatureMap, count: int, seed: int = 0) -> np.ndarray:
+    """Rows that hold as much as is allowed, or a little more, in fractions of steps."""
+    rng = np.random.default_rng(seed)
+    members = [part.feature_map for part in phi.parts()]
+    rows = np.zeros((count, phi.n_features))
+    for row in rows:
+        one = members[rng.integers(len(members))]
+        unit, most = 2.0**-one.frac_bits, float(one.row_items)
+        held = rng.permutation(phi.n_features)[: rng.integers(1, phi.n_features + 1)]
+        parts = rng.choice([0.5000001, 0.5, 0.4999999, 0.75, 1.5], len(held))
+        row[held] = parts * unit * rng.choice([1.0, 1.0, 3.0, 2.0**20])
+        if rng.random() < 0.3:
+            row[held] = most / len(held) * rng.choice([1.0, 1 - 1e-9, 1 + 1e-16])
+        elif rng.random() < 0.8:
+            row[held[0]] += most - np.abs(row).sum()
+        if rng.random() < 0.4:
+            row *= rng.choice([-1.0, 1.0], len(row))
+        elif rng.random() < 0.5 and getattr(one, "first_signed", None) is not None:
+            row *= one.signs[-1]
+    return rows

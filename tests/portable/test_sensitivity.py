@@ -6,15 +6,29 @@ from functools import cache
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 
-from portable.maps import MAPS, NAMES, feature_map, golden_rows, unscaled
+from portable.maps import (
+    CROWDED,
+    MAPS,
+    NAMES,
+    built_in_kinds,
+    crowded_rows,
+    feature_map,
+    golden_rows,
+    unscaled,
+)
 from portable.reference import norm_squared
 from sketchlearn.engines.sketch_rows import sketch_rows
-from sketchlearn.errors import RowRangeError, RowsError
+from sketchlearn.errors import FeatureMapError, RowRangeError, RowsError
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.harmonics import HarmonicFeatures
+from sketchlearn.features.hashing import CountMinFeatures
+from sketchlearn.features.items import AbstractItemMap
+from sketchlearn.features.registry import map_class
+from sketchlearn.features.table import TableFeatures
 
 SMALL = [name for name in NAMES if feature_map(name).n_features <= 12]
 BOUNDED = [name for name in SMALL if feature_map(name).norm_bound is not None]
@@ -185,3 +199,70 @@ def test_a_long_search_finds_no_row_that_moves_more(name, data):
         bound = 1.0
     phi = feature_map(name) if bound is None else clipped_map(name, bound)
     check_sensitivity(phi, draw_row(data, name), golden_rows(name)[:9])
+
+
+def overlong_rows(phi, rows):
+    """How many rows, dense or sparse, add more than their map's norm bound."""
+    found = 0
+    for row in rows:
+        for form in (row[None], sp.csr_array(row[None])):
+            try:
+                moved = sketch_rows(form, phi).total.to_ints()
+            except RowRangeError:
+                continue
+            found += norm_squared(moved) > phi.spec.norm_steps**2
+    return found
+
+
+def test_every_kind_of_map_is_searched():
+    kinds = set(built_in_kinds())
+    assert {feature_map(name).kind for name in SMALL} == kinds
+    bounded = {kind for kind in kinds if "row_items" in map_class(kind).fields}
+    assert bounded == CROWDED.keys() - {"concatenated"}
+
+
+@pytest.mark.parametrize("kind", CROWDED)
+def test_what_a_row_may_hold_is_a_bound_of_the_whole_numbers_that_are_added(kind):
+    phi = CROWDED[kind]()
+    assert not overlong_rows(phi, crowded_rows(phi, 150))
+
+
+def test_a_bound_that_is_checked_before_rounding_is_noticed(monkeypatch):
+    def checked_first(self, rows, first_row):
+        steps = np.rint(rows * 2.0**self.frac_bits)
+        held = np.abs(rows).sum(axis=1)
+        if self.row_items is not None and (held > self.row_items).any():
+            raise RowRangeError("too much")
+        return steps, float(np.abs(steps).max())
+
+    monkeypatch.setattr(AbstractItemMap, "in_whole_steps", checked_first)
+    phi = CROWDED["table"]()
+    assert overlong_rows(phi, crowded_rows(phi, 150))
+
+
+@pytest.mark.parametrize("kind", CROWDED)
+def test_items_are_bounded_as_they_are_written_out(kind):
+    phi = CROWDED[kind]()
+    if not isinstance(phi, AbstractItemMap):
+        return
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        counts = rng.multinomial(
+            rng.integers(1, 2 * min(phi.row_items, 40)), [1 / 41] * 41
+        )
+        try:
+            alone = phi.batch_sum(counts[None].astype(float)).to_ints()
+        except RowRangeError:
+            with pytest.raises(RowRangeError):
+                sketch_rows(sp.csr_array(counts[None]), phi)
+            continue
+        assert sketch_rows(sp.csr_array(counts[None]), phi).total.to_ints() == alone
+        assert norm_squared(alone) <= phi.spec.norm_steps**2
+
+
+def test_counts_of_items_that_leave_64_bits_are_refused():
+    phi = TableFeatures([[2**40], [1]], value_bound=2.0**44)
+    with pytest.raises(RowRangeError, match="row 0 has a feature of magnitude"):
+        sketch_rows(sp.csr_array([[2**24, 1]]), phi)
+    with pytest.raises(FeatureMapError, match="beyond 2\\*\\*44"):
+        CountMinFeatures(width=4, depth=1, row_items=2**45)

@@ -126,6 +126,8 @@ def whole_of_parts(
     whole = add_sketches(map(loads, parts))
     if whole is None:
         refuse_empty(source)
+    if "columns_origin" in whole.features.description:
+        feature_map = feature_map.of_learned_columns()
     return whole.with_map(feature_map)
 
 

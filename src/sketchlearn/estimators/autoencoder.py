@@ -202,7 +202,8 @@ class CompressiveAutoencoder(
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Codes of rows: n_components_ numbers, then weights of classes, if any."""
         rows = self._binary(X)
-        return np.asarray(self._coder.encode(rows), rows.dtype)
+        codes = np.asarray(self._coder.encode(rows), rows.dtype)
+        return self._learned_rows(X, codes)
 
     @override
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -229,11 +230,13 @@ class CompressiveAutoencoder(
                 f"codes have {self._coder.n_codes} columns; got shape {codes.shape}. "
                 "Pass what transform gives."
             )
-        return np.asarray(expit(self._coder.decode(codes)))
+        rows = np.asarray(expit(self._coder.decode(codes)))
+        return self._learned_rows(X, rows, framed=False)
 
     def reconstruct(self, X: Any) -> NDArray[np.uint8]:
         """Rows of zeros and ones, encoded and back."""
-        return self._coder.reconstruct(self._binary(X)).astype(np.uint8)
+        rows = self._coder.reconstruct(self._binary(X)).astype(np.uint8)
+        return self._learned_rows(X, rows, framed=False)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Balanced accuracy of the reconstruction, over all entries: 1 is perfect."""

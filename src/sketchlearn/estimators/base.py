@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,12 @@ from sketchlearn.errors import (
     RemovalError,
     RowsError,
 )
-from sketchlearn.estimators.inputs import rows_in_memory, validated
+from sketchlearn.estimators.inputs import (
+    learned_like,
+    learned_output,
+    rows_in_memory,
+    validated,
+)
 from sketchlearn.estimators.parameters import Constraints, require_parameters
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.scaling import (
@@ -35,13 +40,15 @@ from sketchlearn.plans.scaling import (
     warn_of_plan,
 )
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.rows.kinds import kind_of
+from sketchlearn.rows.kinds import is_learned, kind_of, learned
 from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractSketchEstimator", "require_sketch"]
+
+_Rows = TypeVar("_Rows")
 
 
 class AbstractSketchEstimator(ABC, BaseEstimator):
@@ -283,7 +290,7 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
             validated(self, X, reset=reset, skip_check_array=True)
             return LocalRows(batches)
         checked = validated(self, X, reset=reset, accept_sparse="csr")
-        return LocalRows(open_rows(checked, above=above))
+        return LocalRows(open_rows(learned_like(X, checked), above=above))
 
     def _open_aligned(self, X: Any, *, reset: bool) -> AbstractRowSource:
         """Open files or a stream, the columns in the order of those fitted."""
@@ -299,6 +306,16 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         if names is None or rows.names is None:
             return rows.of_width(self.n_features_in_)
         return rows.select(list(names))
+
+    def _learned_rows(self, X: Any, rows: _Rows, *, framed: bool = True) -> _Rows:
+        """Rows that were computed of ``X`` with what was fitted, marked as such.
+
+        What was fitted to a release is public, and its rows are as those of ``X``.
+        ``framed``: in the container that scikit-learn's ``set_output`` asks for.
+        """
+        if isinstance(self.sketch_, PrivateSketch) and not is_learned(X):
+            return rows
+        return learned_output(self, X, rows) if framed else learned(rows)
 
     def _batches(self, X: Any) -> Iterator[NDArray[np.floating]]:
         """Rows that were fitted, once more and batch by batch."""

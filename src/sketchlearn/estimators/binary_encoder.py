@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.inputs import validated, with_text_names
+from sketchlearn.estimators.inputs import learned_output, validated, with_text_names
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
     RANDOM_STATE,
@@ -32,7 +32,7 @@ from sketchlearn.rows.binary_columns import (
     BinaryColumns,
     BinaryRule,
 )
-from sketchlearn.rows.kinds import RowsKind, is_in_memory, kind_of
+from sketchlearn.rows.kinds import RowsKind, is_in_memory, is_learned, kind_of
 from sketchlearn.rows.mixed_tables import mixed_table
 
 __all__ = ["BinaryEncoder"]
@@ -51,8 +51,9 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
     section Autoencoders).
 
     This is no sketch: rows are read in memory, and medians and categories are a trace
-    of them. Before anything is released with a promise of privacy, declare the
-    thresholds and categories of all columns: then nothing is learned from rows.
+    of them. What it gives is marked as learned, in arrays and frames, and no sketch of
+    it is released. Declare the thresholds and categories of all columns: then nothing
+    is learned from rows, and nothing is marked.
 
     Parameters
     ----------
@@ -155,7 +156,10 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "columns_")
         rows = self._read(X, reset=False)
         refuse = self.handle_unknown == "error"
-        return self.columns_.apply(rows, refuse_unknown=refuse)
+        bits = self.columns_.apply(rows, refuse_unknown=refuse)
+        if self.columns_.is_learned or is_learned(X):
+            bits = learned_output(self, X, bits)
+        return bits
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names such as ``"age>37"`` and ``"city=Oslo"``.

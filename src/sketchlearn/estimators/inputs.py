@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import hstack, issparse
+from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import validate_data
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.batches import Batches
-from sketchlearn.rows.kinds import OpenedRows, RowsKind, is_in_memory, kind_of
+from sketchlearn.rows.kinds import (
+    OpenedRows,
+    RowsKind,
+    is_in_memory,
+    is_learned,
+    kind_of,
+    learned,
+)
 from sketchlearn.rows.open_rows import open_rows
 
 __all__ = [
     "beside_targets",
+    "learned_like",
+    "learned_output",
     "require_in_memory",
     "require_no_text",
     "require_read_again",
@@ -23,6 +33,8 @@ __all__ = [
     "with_targets",
     "with_text_names",
 ]
+
+_Rows = TypeVar("_Rows")
 
 
 def beside_targets(X: Any, column: str) -> Any:
@@ -91,6 +103,20 @@ def validated(estimator: Any, X: Any, *targets: Any, **options: Any) -> Any:
         raise
 
 
+def learned_like(X: Any, rows: Any) -> Any:
+    """Rows that were made of ``X``, marked if its columns were learned from rows."""
+    return learned(rows) if is_learned(X) else rows
+
+
+def learned_output(estimator: Any, X: Any, rows: _Rows) -> _Rows:
+    """What ``transform`` gives for ``X`` if what it does was learned from rows.
+
+    In the container that the user asked for, marked.
+    """
+    framed: _Rows = _wrap_data_with_container("transform", rows, X, estimator)
+    return learned(framed)
+
+
 def with_text_names(X: Any) -> Any:
     """A pandas frame whose names are text, as :func:`open_rows` reads them."""
     if not (hasattr(X, "iloc") and hasattr(X, "columns")):
@@ -110,9 +136,10 @@ def with_targets(rows: Any, targets: Any) -> Batches:
     table = np.asarray(targets).reshape(len(targets), -1)
     if issparse(rows):
         return open_rows(hstack([rows, table], format="csr"))
+    floats = rows
     if rows.dtype.kind != "f":  # targets beside whole numbers may round them
-        rows = np.concatenate(list(open_rows(rows)))
-    return open_rows(np.concatenate([rows, table], axis=1))
+        floats = np.concatenate(list(open_rows(rows)))
+    return open_rows(learned_like(rows, np.concatenate([floats, table], axis=1)))
 
 
 def require_no_text(targets: Any) -> None:

@@ -232,7 +232,7 @@ class CompressiveKMeans(
 
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Distance of each row to every center."""
-        return self._distances(self._check_rows(X))
+        return self._learned_rows(X, self._distances(self._check_rows(X)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the inertia of rows: summed squared distances to their centers."""

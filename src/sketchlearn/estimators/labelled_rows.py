@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sketchlearn.engines.open_source import labelled_source
 from sketchlearn.errors import RowsError
-from sketchlearn.estimators.inputs import beside_targets, validated
+from sketchlearn.estimators.inputs import beside_targets, learned_like, validated
 from sketchlearn.rows.kinds import kind_of
 from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.labelled_rows import AbstractLabelledRows, LabelledRows
@@ -59,7 +59,8 @@ def open_labelled(
     check_classification_targets(labels)
     found = getattr(estimator, "feature_names_in_", None)
     names = None if found is None else tuple(found)
-    return LabelledRows(open_rows(rows, above=above), labels, names=names)
+    opened = open_rows(learned_like(X, rows), above=above)
+    return LabelledRows(opened, labels, names=names)
 
 
 def _open_named(estimator: Any, X: Any, y: str, *, reset: bool) -> AbstractLabelledRows:

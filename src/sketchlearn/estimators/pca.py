@@ -253,12 +253,13 @@ class CompressivePCA(
         projected: NDArray[np.floating] = centred @ self.components_.T.astype(
             rows.dtype
         )
-        return projected
+        return self._learned_rows(X, projected)
 
     def inverse_transform(self, X: Any) -> NDArray[np.floating]:
         """Rows back from coordinates."""
         check_is_fitted(self, "components_")
-        return np.asarray(X) @ self.components_ * self.scale_ + self.mean_
+        rows = np.asarray(X) @ self.components_ * self.scale_ + self.mean_
+        return self._learned_rows(X, rows, framed=False)
 
     @property
     def _n_features_out(self) -> int:

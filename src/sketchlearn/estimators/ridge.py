@@ -26,6 +26,7 @@ from sketchlearn.errors import ConvergenceWarning, FeatureMapError, RowsError
 from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.inputs import (
     beside_targets,
+    learned_like,
     require_no_text,
     validated,
     with_targets,
@@ -278,7 +279,8 @@ class CompressiveRidge(
             multi_output=True,
             y_numeric=True,
         )
-        return LocalRows(with_targets(rows, targets), source=open_rows(rows).source)
+        beside = with_targets(learned_like(X, rows), targets)
+        return LocalRows(beside, source=open_rows(rows).source)
 
     def _open_named(
         self, X: Any, names: list[str], *, reset: bool

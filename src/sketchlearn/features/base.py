@@ -132,6 +132,8 @@ class AbstractFeatureMap(AbstractIdentified):
     def origin(self) -> str:
         """``"data"`` if anything in the map was read from rows, else ``"declared"``."""
         inside = [part.feature_map for part in self.parts()]
+        if self.has_learned_columns:
+            return "data"
         if inside[0] is self:
             return self.origin_of(self.description)
         read = any(feature_map.origin == "data" for feature_map in inside)

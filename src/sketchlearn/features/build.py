@@ -81,6 +81,7 @@ def _build(
     }
     kind, version = fields.pop("kind"), fields.pop("version")
     columns = fields.pop("columns", None)
+    is_learned = fields.pop("columns_origin", None) is not None
     if cls.stored is None:
         fields["stored"] = stored
     else:
@@ -89,7 +90,8 @@ def _build(
     if scaling is not None:
         fields["scaling"] = Scaling.from_description(scaling)
     if version == VERSION:
-        return cls(**fields).with_columns(columns)
+        built = cls(**fields).with_columns(columns)
+        return built.of_learned_columns() if is_learned else built
     return as_written(cls(**{**fields, **arguments(kind, fields)}), description)
 
 

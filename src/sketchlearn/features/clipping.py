@@ -24,6 +24,7 @@ from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.description import encode_description
 from sketchlearn.features.fields import NUMBER, TABLE, Field
 from sketchlearn.features.parts import Clip, Part
+from sketchlearn.features.registry import is_of_package
 
 __all__ = ["ClippedFeatures", "clip_rows", "clipped"]
 __public__ = ["clipped"]
@@ -61,7 +62,9 @@ class ClippedFeatures(AbstractFeatureMap):
     The features are whole multiples of a step between :math:`2^{-26} S` and
     :math:`2^{-25} S`, shrunk until the exact norm of these whole numbers is within the
     bound: :math:`\lVert\varphi'(x)\rVert \le S` is a fact about the numbers that are
-    summed, whatever the inner map does.
+    summed, whatever the inner map does. A map that is not of this library is compared
+    while it is used: features of some rows of every block must be the same where each
+    of these rows comes alone.
     """
 
     kind: ClassVar[str] = "clipped"
@@ -89,6 +92,8 @@ class ClippedFeatures(AbstractFeatureMap):
             norm_bound=norm_bound,
         )
         self.columns = inner.columns
+        inside = [type(part.feature_map) for part in self.inner.parts()]
+        self._is_foreign = not all(map(is_of_package, inside))
 
     @classmethod
     @override
@@ -125,12 +130,49 @@ class ClippedFeatures(AbstractFeatureMap):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
+        if self._is_foreign:
+            return self._compared(rows, first_row)
         features = self.inner.evaluate(rows, first_row)
         return clip_rows(features, self.value_bound, first_row)
 
     @override
     def batch_sum(self, rows: NDArray[np.floating], first_row: int = 0) -> Int128Array:
         return sum_features(self, rows, first_row)
+
+    def _compared(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> NDArray[np.float64]:
+        """Clipped features of a block, if they are those of its rows alone."""
+        extremes = rows.max(axis=1).argmax(), rows.min(axis=1).argmin()
+        any_row = (first_row // 7 + len(rows) // 2) % len(rows)  # another in each block
+        chosen = {any_row, *map(int, extremes)}
+        copies = {i: rows[i : i + 1].copy() for i in chosen}  # rows may be overwritten
+        together = clip_rows(self._inner(rows, first_row), self.value_bound, first_row)
+        # Each alone, and in another place.
+        alone = np.concatenate([self._inner(row, 0).copy() for row in copies.values()])
+        same = clip_rows(alone, self.value_bound) == together[list(copies)]
+        if not same.all():
+            row = list(copies)[int(same.all(axis=1).argmin())]
+            raise FeatureMapError(
+                f"{type(self.inner).__name__} gives row {first_row + row} other "
+                "features alone than beside other rows, so that its sketches have no "
+                "bound for a row and cannot forget. Nothing was added. Compute the "
+                "features of a row from that row only (no statistics of the batch, "
+                "nothing kept from call to call); see docs/extending.md."
+            )
+        return together
+
+    def _inner(self, rows: NDArray[np.floating], first_row: int) -> NDArray[np.float64]:
+        """Features by a map of a user, after checking that there is one of each row."""
+        n_rows = len(rows)
+        features = np.asarray(self.inner.evaluate(rows, first_row), np.float64)
+        if features.shape != (n_rows, self.sketch_size):
+            raise FeatureMapError(
+                f"{type(self.inner).__name__}.evaluate gave an array of shape "
+                f"{features.shape} for {n_rows} rows; it must be ({n_rows}, "
+                f"{self.sketch_size}), a vector for each row."
+            )
+        return features
 
 
 def clip_rows(

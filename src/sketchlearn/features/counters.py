@@ -26,10 +26,8 @@ from sketchlearn.features.items import (
     OPEN_VOCABULARY,
     AbstractItemMap,
     require_known,
-    require_row_items,
     require_value_bound,
 )
-from sketchlearn.features.lattice import RowLattice
 from sketchlearn.features.scaling import Origin
 from sketchlearn.rows.items import Keys
 
@@ -163,11 +161,7 @@ class CounterFeatures(AbstractItemMap):
     def evaluate(
         self, rows: NDArray[np.floating], first_row: int = 0
     ) -> NDArray[np.float64]:
-        require_row_items(rows, self.row_items, first_row)
-        lattice = RowLattice(
-            None, self.frac_bits, self.value_bound * 2.0**self.frac_bits
-        )
-        features = lattice.round(rows, first_row)[0] * 2.0**-self.frac_bits
+        features = self.in_whole_steps(rows, first_row)[0] * 2.0**-self.frac_bits
         require_in_range(features, self.value_bound, first_row)
         return features
 

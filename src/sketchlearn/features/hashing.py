@@ -148,5 +148,5 @@ class BloomFeatures(AbstractHashFeatures):
             rows, first_row
         )  # refuses what is no number
         present = (rows != 0).astype(np.float64)
-        require_row_items(present, self.row_items, first_row)
+        require_row_items(present, self.row_items, first_row, unit=1.0)
         return np.minimum(self._matrix.product(present, 1.0), 1.0)

@@ -46,6 +46,9 @@ class AbstractIdentified(AbstractRegistered):
     columns: tuple[str, ...] | None = None
     """Names of the columns the map is planned for, if it says so."""
 
+    has_learned_columns = False
+    """Whether it is of rows whose columns were learned from rows."""
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Constructor arguments as plain values and arrays, without weights."""
@@ -79,13 +82,36 @@ class AbstractIdentified(AbstractRegistered):
         """
         if columns is None and self.columns is None:
             return self
-        named = copy(self)
-        for cached in ("description", "fingerprint", "spec"):
-            vars(named).pop(cached, None)
+        named = self._copied()
         named.columns = (
             None if columns is None else require_column_names(columns, self.n_features)
         )
         return named
+
+    def of_learned_columns(self) -> Self:
+        """The same map for rows whose columns were learned from rows.
+
+        What their numbers mean, and how many there are, keeps a trace of those rows:
+        the origin of the map is ``"data"``.
+
+        Examples
+        --------
+        >>> from sketchlearn import MomentFeatures
+        >>> MomentFeatures(2).of_learned_columns().origin
+        'data'
+        """
+        if self.has_learned_columns:
+            return self
+        traced = self._copied()
+        traced.has_learned_columns = True
+        return traced
+
+    def _copied(self) -> Self:
+        """A copy whose description and fingerprint are computed anew."""
+        other = copy(self)
+        for cached in ("description", "fingerprint", "spec"):
+            vars(other).pop(cached, None)
+        return other
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -94,6 +120,7 @@ class AbstractIdentified(AbstractRegistered):
         stored = list(self.stored_weights)
         fields = {"kind": self.kind, "version": self.version, **self.describe()}
         fields |= {} if self.columns is None else {"columns": list(self.columns)}
+        fields |= {"columns_origin": "data"} if self.has_learned_columns else {}
         encoded = encode_description({**fields, "scaling": scaling, "stored": stored})
         return cast(dict[str, Any], encoded)
 

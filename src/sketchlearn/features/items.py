@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from sketchlearn.arithmetic.exact import Int128Array
+from sketchlearn.arithmetic.exact import FEATURE_BITS, Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError, RowRangeError
+from sketchlearn.features.arguments import require_bound
 from sketchlearn.features.base import AbstractFeatureMap, require_in_range
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.rows.items import ItemRows, Keys
@@ -28,6 +29,7 @@ __all__ = [
     "require_known",
     "require_row_items",
     "require_value_bound",
+    "require_whole_bound",
     "require_vocabulary",
 ]
 
@@ -104,13 +106,24 @@ class AbstractItemMap(AbstractFeatureMap):
         self, matrix: WholeMatrix, rows: NDArray[np.floating], first_row: int
     ) -> NDArray[np.float64]:
         """Sums over the items of rows, written out, that are rounded to the lattice."""
-        require_row_items(rows, self.row_items, first_row)
-        limit = self.value_bound * 2.0**self.frac_bits
-        lattice = RowLattice(None, self.frac_bits, limit)
-        sums = matrix.product(*lattice.round(rows, first_row))
+        sums = matrix.product(*self.in_whole_steps(rows, first_row))
         features: NDArray[np.float64] = sums * 2.0**-self.frac_bits
         require_in_range(features, self.value_bound, first_row)
         return features
+
+    def in_whole_steps(
+        self, rows: NDArray[np.floating], first_row: int
+    ) -> tuple[NDArray[np.float64], float]:
+        """Rows, written out, in whole steps of the lattice, and the largest magnitude.
+
+        What a row may hold is a bound of these whole numbers, which are added up, and
+        not of the numbers that were given.
+        """
+        unit = 2.0**self.frac_bits
+        lattice = RowLattice(None, self.frac_bits, self.value_bound * unit)
+        steps, largest = lattice.round(rows, first_row)
+        require_row_items(steps, self.row_items, first_row, unit=unit)
+        return steps, largest
 
     def require_rows(self, items: ItemRows, first_row: int) -> None:
         """Refuse rows that hold too much, before anything is added."""
@@ -119,15 +132,18 @@ class AbstractItemMap(AbstractFeatureMap):
             limit = self.row_items
         if not items.n_rows or (items.is_stream and limit >= 1):
             return
-        large = np.flatnonzero(self.row_sizes(items) > limit)
+        sizes = self.row_sizes(items)
+        large = np.flatnonzero(sizes > limit)
         if self.row_items is not None and len(large):
             raise RowRangeError(
                 f"row {first_row + int(large[0])} holds more than {self.row_items} "
                 "items, which the map was declared for (row_items). Nothing was added."
             )
         if len(large):
-            largest = abs(self.features_of(items)).max(axis=1).toarray()
-            beyond = np.flatnonzero(np.ravel(largest) > self.value_bound)
+            largest = np.ravel(abs(self.features_of(items)).max(axis=1).toarray())
+            # Features of a row that holds this much may have left 64 bits.
+            wrapped = sizes * float(self.largest_entry) >= 2.0**62
+            beyond = np.flatnonzero((largest > self.value_bound) | wrapped)
             if len(beyond):
                 raise RowRangeError(
                     f"row {first_row + int(beyond[0])} has a feature of magnitude > "
@@ -149,15 +165,18 @@ def require_known(keys: Keys, n_features: int) -> NDArray[np.int64]:
 
 
 def require_row_items(
-    rows: NDArray[np.floating], row_items: int | None, first_row: int
+    steps: NDArray[np.float64], row_items: int | None, first_row: int, *, unit: float
 ) -> None:
-    """Refuse rows, written out, that hold more than was declared."""
+    """Refuse rows of whole steps that hold more items, of ``unit`` steps each.
+
+    Sums of whole numbers are exact up to ``2**53``, far beyond what is allowed.
+    """
     if row_items is None:
         return
-    held = np.abs(rows.astype(np.float64)).sum(axis=1)
-    if not (held <= row_items).all():
+    inside = np.abs(steps).sum(axis=1) <= row_items * unit
+    if not inside.all():
         raise RowRangeError(
-            f"row {first_row + int(np.argmin(held <= row_items))} holds more than "
+            f"row {first_row + int(np.argmin(inside))} holds more than "
             f"{row_items} items, which the map was declared for (row_items). Nothing "
             "was added."
         )
@@ -167,9 +186,18 @@ def require_value_bound(row_items: int | None, value_bound: float | None) -> flo
     """The bound of a feature: what a row may hold, unless it is said otherwise."""
     if row_items is not None and value_bound is not None:
         raise FeatureMapError("give row_items or value_bound, and not both.")
-    if row_items is not None:
-        return float(row_items)
-    return 1024.0 if value_bound is None else value_bound
+    bound = 1024.0 if value_bound is None else value_bound
+    return require_whole_bound(bound if row_items is None else float(row_items))
+
+
+def require_whole_bound(bound: float) -> float:
+    """Refuse a bound of features beyond which the lattice skips whole numbers."""
+    if require_bound("value_bound", bound) > 2.0**FEATURE_BITS:
+        raise FeatureMapError(
+            f"features of this map may be as large as {bound:.3g}, beyond 2**44. Use "
+            "a smaller row_items or value_bound, or smaller entries of a table."
+        )
+    return bound
 
 
 def require_vocabulary(n_features: int) -> None:

@@ -53,6 +53,7 @@ _COMMON = {
     "scaling": or_none(SCALING),
     "stored": NAMES,
     "columns": COLUMNS,
+    "columns_origin": Field("'data'", lambda value: value == "data", required=False),
 }
 
 
@@ -67,7 +68,7 @@ class AbstractRegistered(ABC):
     """Name of the map in descriptions, such as ``"fourier"``."""
 
     fields: ClassVar[Mapping[str, Field] | None] = None
-    """What its descriptions hold, besides kind, version, scaling, stored, columns."""
+    """What its descriptions hold, besides what those of all maps may hold."""
 
     stored: ClassVar[tuple[str, ...] | None] = ()
     """Names of its stored weights; None where they differ from map to map."""
@@ -172,6 +173,8 @@ def described_origin(description: Any) -> str:
     """``"declared"``, ``"data"``, or ``"unknown"`` for a map that is not known."""
     if not isinstance(description, Mapping) or not is_known(description.get("kind")):
         return "unknown"
+    if description.get("columns_origin") == "data":
+        return "data"
     return map_class(description["kind"]).origin_of(description)
 
 

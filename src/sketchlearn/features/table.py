@@ -27,19 +27,17 @@ from sketchlearn.features.fields import NUMBER, ORIGIN, SIZE, Field, or_none
 from sketchlearn.features.items import (
     AbstractItemMap,
     require_known,
+    require_whole_bound,
 )
 from sketchlearn.features.scaling import Origin
 from sketchlearn.rows.items import Keys
+from sketchlearn.rows.kinds import is_learned
 
 __all__ = ["TableFeatures"]
 __public__ = ["TableFeatures"]
 
 _LARGEST_ENTRY = 2**40
 """Entries beyond it leave no room for rows of several items."""
-
-
-_LARGEST_SUM_OF_ENTRIES = 2.0**44
-"""Whole numbers beyond it are not on the lattice of a feature."""
 
 
 @final
@@ -56,7 +54,8 @@ class TableFeatures(AbstractItemMap):
         No row holds more items than this, those it holds twice counted twice: bounds
         features and their norm, so that sketches can be released.
     origin : {"declared", "data"}
-        ``"data"`` if the table was made from rows that must stay private.
+        ``"data"`` if the table was made from rows that must stay private; one that
+        the library made from rows is, unless it is given as ``np.asarray(table)``.
 
     Examples
     --------
@@ -94,7 +93,7 @@ class TableFeatures(AbstractItemMap):
                 f"the largest is {largest}."
             )
         self.table, self._largest = entries.astype(np.int64), largest
-        self._origin = require_origin(origin)
+        self._origin = require_origin("data" if is_learned(table) else origin)
         norm_bound = None
         if row_items is not None:
             if value_bound is not None:
@@ -104,16 +103,11 @@ class TableFeatures(AbstractItemMap):
             squares = (self.table.astype(np.float64) ** 2).sum(axis=1)
             norm_bound = self.row_items * sqrt(float(squares.max())) * (1 + 2.0**-40)
         bound = 1024.0 * largest if value_bound is None else value_bound
-        if bound > _LARGEST_SUM_OF_ENTRIES:
-            raise FeatureMapError(
-                f"features of this table may be as large as {bound:.3g}, beyond 2**44. "
-                "Use smaller entries, or a smaller row_items or value_bound."
-            )
         super().__init__(
             n_features=self.table.shape[0],
             sketch_size=self.table.shape[1],
             scaling=None,
-            value_bound=bound,
+            value_bound=require_whole_bound(bound),
             norm_bound=norm_bound,
         )
         self._matrix = WholeMatrix(self.table.astype(np.float64))

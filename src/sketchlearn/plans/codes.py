@@ -167,6 +167,8 @@ def with_own_map(
     if not 1 <= sketch.features.n_features <= widest:
         return sketch
     own = plan_codes(decoder, sketch.features.n_features)
+    if sketch.features.origin == "data":  # the weights are declared
+        own = own.of_learned_columns()
     return sketch.with_map(own) if sketch.features == own.spec else sketch
 
 

@@ -91,7 +91,8 @@ def plan_items(
     options: dict[str, Any] = {} if row_items is None else {"row_items": row_items}
     if vocabulary is not None and len(vocabulary) <= size and kind != "bloom":
         if vocabulary.is_listed:
-            return CounterFeatures.of_keys(vocabulary.keys, **options)
+            origin = "data" if vocabulary.is_learned else "declared"
+            return CounterFeatures.of_keys(vocabulary.keys, origin=origin, **options)
         return CounterFeatures(len(vocabulary), **options)
     tables = best_depth(size) if depth is None else depth
     tables = require_positive_int("depth", tables)

@@ -64,6 +64,8 @@ class Batches(OpenedRows):
         Whether progress is to be shown while they are sketched.
     n_jobs : int or None
         Threads to sketch them with.
+    is_learned : bool
+        Whether columns were learned from rows, as far as they were read.
     """
 
     def __init__(self, source: Source, options: RowOptions) -> None:
@@ -72,6 +74,7 @@ class Batches(OpenedRows):
         self.progress, self.n_jobs = options.progress, options.n_jobs
         self._source, self._options = source, options
         first = source.first
+        self.is_learned = first.is_learned
         self._layout = lay_out_columns(first, options.columns, options.encodings)
         names, self._order = self._layout.names, options.order
         if names is not None and self._order is not None:
@@ -296,6 +299,7 @@ class Batches(OpenedRows):
 
     def _layout_of(self, piece: Piece) -> ColumnLayout:
         """Lay out a later piece by the names of the first one."""
+        self.is_learned |= piece.is_learned
         first, options = self._source.first, self._options
         same = (piece.names, piece.types, piece.left_out)
         if same == (first.names, first.types, first.left_out):

@@ -121,6 +121,9 @@ class BinaryColumns:
     kept: tuple[int, ...]
     """Those of all columns of zeros and ones that are kept, in increasing order."""
 
+    is_learned: bool = False
+    """Whether a rule was read from rows, and with it which columns there are."""
+
     @classmethod
     def learn(
         cls,
@@ -149,6 +152,7 @@ class BinaryColumns:
             the rows are not looked at.
         """
         known = dict(declared or {})
+        is_learned = len(known) < rows.shape[1]
         pixels = rows.dtype.itemsize == 1 and rows.dtype.kind in _BITS
         if pixels and not known and rows.size:
             known = _same_for_all(rows)
@@ -160,7 +164,7 @@ class BinaryColumns:
         kept = np.arange(width)
         if width > n_columns:
             kept = np.sort(np.random.default_rng(seed).permutation(width)[:n_columns])
-        return cls(rules, tuple(kept.tolist()))
+        return cls(rules, tuple(kept.tolist()), is_learned)
 
     @property
     def n_features(self) -> int:

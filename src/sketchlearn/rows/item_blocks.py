@@ -61,6 +61,8 @@ class ItemBlock:
         As of :class:`~sketchlearn.rows.items.ItemRows`.
     is_table : bool
         Whether the rows were written out, with a number for each item.
+    is_learned : bool
+        Whether the columns of the table were learned from rows.
     """
 
     ids: Ids
@@ -69,6 +71,7 @@ class ItemBlock:
     starts: NDArray[np.int64] | None = None
     values: NDArray[np.int64] | None = None
     is_table: bool = False
+    is_learned: bool = False
 
     @property
     def kind(self) -> str:

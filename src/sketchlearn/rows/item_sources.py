@@ -170,7 +170,8 @@ def _sparse(data: Any) -> ItemSource:
 def _dense(batches: Batches) -> ItemSource:
     def start(row: int) -> Iterator[ItemBlock]:
         for batch in batches:
-            yield from blocks_of_dense(batch, Place(batches.source, row))
+            for block in blocks_of_dense(batch, Place(batches.source, row)):
+                yield replace(block, is_learned=batches.is_learned)
             row += len(batch)
 
     return ItemSource(

@@ -11,12 +11,27 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, final
 
+import numpy as np
 import pyarrow as pa
 import scipy.sparse
 
-__all__ = ["OpenedRows", "RowsKind", "engine_of", "is_in_memory", "kind_of"]
+__all__ = [
+    "LearnedArray",
+    "OpenedRows",
+    "RowsKind",
+    "engine_of",
+    "is_in_memory",
+    "is_learned",
+    "kind_of",
+    "learned",
+]
+
+_LEARNED_MARK = "_sketchlearn_learned"
+"""Where a frame says that its columns were learned from rows."""
+
+_Rows = TypeVar("_Rows")
 
 
 class OpenedRows(ABC):
@@ -26,6 +41,29 @@ class OpenedRows(ABC):
     @abstractmethod
     def is_repeatable(self) -> bool:
         """Whether the rows can be read more than once."""
+
+
+@final
+class LearnedArray(np.ndarray[Any, Any]):
+    """An array whose columns were learned from rows, and keep a trace of them.
+
+    What they are, how many there are and what their numbers mean was read from rows
+    that may be private: a sketch of such an array is of origin ``"data"``. It is an
+    array like any other, and parts, copies, sums and concatenations of it are learned
+    too. ``np.asarray`` makes a plain one, of which nothing is known.
+    """
+
+    __array_priority__ = 1.0  # decides what concatenations are
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        if return_scalar:
+            return array[()]
+        return super().__array_wrap__(array, context, return_scalar)
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
 
 
 class RowsKind(Enum):
@@ -145,6 +183,37 @@ def is_in_memory(data: Any) -> bool:
     kind = kind_of(data)
     others = (RowsKind.TENSOR, RowsKind.ARROW, RowsKind.COLUMN)
     return kind.is_validated or kind in others
+
+
+def learned(rows: _Rows) -> _Rows:
+    """The same array or frame, marked: its columns were learned from rows.
+
+    Parts of arrays and of pandas frames keep the mark; polars has no place for one, so
+    that of its frames only the whole one does.
+
+    Examples
+    --------
+    >>> marked = learned(np.eye(3))
+    >>> is_learned(marked[1:]), is_learned(np.asarray(marked))
+    (True, False)
+    """
+    if isinstance(rows, np.ndarray):
+        return rows.view(LearnedArray)  # type: ignore[return-value]
+    if kind_of(rows) is RowsKind.PANDAS:
+        rows.attrs[_LEARNED_MARK] = True  # type: ignore[attr-defined]
+    else:
+        setattr(rows, _LEARNED_MARK, True)
+    return rows
+
+
+def is_learned(data: Any) -> bool:
+    """Whether the columns of an input are known to be learned from rows."""
+    if isinstance(data, np.ndarray):
+        return isinstance(data, LearnedArray)
+    kind = kind_of(data)
+    if kind is RowsKind.PANDAS:
+        return _LEARNED_MARK in data.attrs
+    return kind is RowsKind.POLARS and _LEARNED_MARK in vars(data)
 
 
 def _kind_of_list(data: list[Any] | tuple[Any, ...]) -> RowsKind:

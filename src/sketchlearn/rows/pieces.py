@@ -63,6 +63,8 @@ class Piece:
         Whether any thread may read it.
     cuts : tuple of callable
         Readers of its parts, in their order, where they can be read apart.
+    is_learned : bool
+        Whether its columns were learned from rows.
     """
 
     source: str
@@ -76,6 +78,7 @@ class Piece:
     dataset: Dataset | None = None
     is_file: bool = False
     cuts: tuple[Reader, ...] = ()
+    is_learned: bool = False
 
     @property
     def readers(self) -> tuple[Reader, ...]:

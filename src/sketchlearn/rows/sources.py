@@ -21,7 +21,7 @@ from sketchlearn.errors import NoRowsError, RowsError
 from sketchlearn.rows import arrays, queries, tables
 from sketchlearn.rows.datasets import from_engine
 from sketchlearn.rows.files import file_piece
-from sketchlearn.rows.kinds import RowsKind, kind_of
+from sketchlearn.rows.kinds import RowsKind, is_learned, kind_of
 from sketchlearn.rows.paths import find_files
 from sketchlearn.rows.pieces import Dataset, Piece
 
@@ -231,7 +231,9 @@ def _describe(
 def _to_piece(data: Any) -> Piece | None:
     """Describe one array or table; None if it is neither."""
     describe = _READERS.get(kind_of(data))
-    return None if describe is None else describe(data)
+    if describe is None:
+        return None
+    return dataclasses.replace(describe(data), is_learned=is_learned(data))
 
 
 def _file_source(

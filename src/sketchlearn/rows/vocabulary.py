@@ -32,6 +32,8 @@ class Vocabulary:
     declared : int, or list, array, Series or Arrow array of ids
         How many items there are, whose ids are then 0, 1, 2 and so on; or their ids,
         all different and none missing: integers, texts or bytes.
+    is_learned : bool
+        Whether they were found in rows: a map that lists them keeps a trace of these.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class Vocabulary:
     """
 
     declared: Any
+    is_learned: bool = False
 
     def __post_init__(self) -> None:
         declared, place = self.declared, Place("the vocabulary")
@@ -144,7 +147,8 @@ class Vocabulary:
         new = np.flatnonzero(self.find(other.keys) < 0)
         if not len(new):
             return self
-        return Vocabulary([*self.items, *other.take(new)])
+        is_learned = self.is_learned or other.is_learned
+        return Vocabulary([*self.items, *other.take(new)], is_learned)
 
     def find(self, keys: Keys) -> NDArray[np.int64]:
         """Position of each key, or -1."""
@@ -231,12 +235,12 @@ class VocabularyFit:
         if not self._is_text:
             keys = np.concatenate(self._integers)
             signed = keys.view(np.int64)
-            return Vocabulary(keys if self._is_unsigned else signed)
+            return Vocabulary(keys if self._is_unsigned else signed, is_learned=True)
         listed = pa.array(self._texts, pa.large_binary())
         try:
-            return Vocabulary(listed.cast(pa.large_string()))
+            return Vocabulary(listed.cast(pa.large_string()), is_learned=True)
         except pa.ArrowInvalid:
-            return Vocabulary(listed)
+            return Vocabulary(listed, is_learned=True)
 
 
 def _in_order(codes: NDArray[np.int64]) -> NDArray[np.int64]:

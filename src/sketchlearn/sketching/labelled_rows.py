@@ -14,6 +14,7 @@ from typing_extensions import override
 from sketchlearn.errors import RowsError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
+from sketchlearn.rows.kinds import learned
 from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.local_rows import LocalRows
@@ -110,7 +111,7 @@ class LabelledRows(AbstractLabelledRows):
         self, rows: NDArray[np.floating], feature_map: AbstractFeatureMap
     ) -> Batches:
         return open_rows(
-            rows,
+            learned(rows) if self.batches.is_learned else rows,
             progress=False,
             n_features=feature_map.n_features,
             n_jobs=self.batches.n_jobs,

@@ -89,6 +89,8 @@ class LocalItems(AbstractItemSource):
         self._hold_once, self.kind = numbered.hold_once, numbered.kind
         totals = [total for total in rests if total is not None]
         total = reduce(pool.combine, totals)
+        if numbered.is_learned:
+            item_map = item_map.of_learned_columns()
         return Sketch(
             total,
             count,
@@ -127,11 +129,13 @@ class _Numbered:
         self.n_rows, self.progress = batches.n_rows, batches.progress
         self._batches, self._known = batches, known
         self.hold_once, self.kind = True, ""
+        self.is_learned = False
 
     def __iter__(self) -> Iterator[_Part]:
         row = 0
         for block in self._batches.blocks():
             self.hold_once &= block.holds_once
+            self.is_learned |= block.is_learned
             self.kind = block.kind if len(block.ids) else self.kind
             yield _Part(block, row, self._known)
             row += block.n_rows

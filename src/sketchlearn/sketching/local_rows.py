@@ -127,6 +127,8 @@ class LocalRows(AbstractRowSource):
                 count, read = count + n_rows, read + n_read
         if total is None:
             refuse_empty(self.source, dropped=read)
+        if self.batches.is_learned:
+            feature_map = feature_map.of_learned_columns()
         return Sketch(
             total,
             count,

@@ -191,7 +191,7 @@ def test_more_rows_than_planned_are_refused():
 
 
 def test_released_sketches_are_refused(tmp_path):
-    phi = TableFeatures(SAFE.table, row_items=N_ITEMS)
+    phi = TableFeatures(np.asarray(SAFE.table), row_items=N_ITEMS)  # of public rows
     exact = sketch_rows(binary_rows(MAX_ROWS).astype(float), phi)
     ledger = Ledger(tmp_path / "ledger", epsilon=1.0, delta=1e-5)
     private = release(exact, epsilon=1.0, delta=1e-5, ledger=ledger)

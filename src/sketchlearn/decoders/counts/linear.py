@@ -21,6 +21,7 @@ from scipy.linalg import eigh
 from sketchlearn.decoders.base import Decoding
 from sketchlearn.decoders.counts.gaussian import GaussianCounts
 from sketchlearn.decoders.counts.item_prior import ItemPrior
+from sketchlearn.rows.kinds import learned
 
 __all__ = ["decode_linear", "principal_table"]
 
@@ -62,7 +63,7 @@ def principal_table(prior: ItemPrior, sketch_size: int) -> NDArray[np.int64]:
         return np.eye(d, dtype=np.int64)
     _, vectors = eigh(prior.covariance, subset_by_index=(d - m, d - 1))
     table: NDArray[np.int64] = np.rint(vectors[:, ::-1] * _UNIT_ENTRY).astype(np.int64)
-    return table
+    return learned(table)
 
 
 def decode_linear(

@@ -27,6 +27,7 @@ from scipy.linalg import cholesky, solve_triangular
 from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.files.weights import Weights
+from sketchlearn.rows.kinds import learned
 
 __all__ = ["PackedCounters", "place_digits"]
 __public__ = ["PackedCounters"]
@@ -106,7 +107,7 @@ class PackedCounters:
         numbers, weights = self.digits
         table[self.order, numbers] = weights
         table[self.order, -1] = self.checks
-        return table
+        return learned(table)
 
     @cached_property
     def predictors(self) -> tuple[Array, Array]:

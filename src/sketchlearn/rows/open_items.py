@@ -102,7 +102,7 @@ class ItemBatches(OpenedRows):
         return None if self._fit else self._vocabulary
 
     def blocks(self) -> Iterator[ItemBlock]:
-        """The rows as they were given; ``block.items(declared)`` hashes them."""
+        """The rows as they were given; ``block.items(...)`` hashes them."""
         if self._source.once and self._is_spent:
             raise RowsError(
                 f"{self.source} was already read and cannot be read twice. Open it "

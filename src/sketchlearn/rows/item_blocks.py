@@ -26,6 +26,7 @@ from sketchlearn.rows.vocabulary import Vocabulary, refuse_unknown
 
 __all__ = [
     "BLOCK_IDS",
+    "ROW_TYPES",
     "ItemBlock",
     "blocks_of_arrow",
     "blocks_of_dense",
@@ -37,6 +38,9 @@ __all__ = [
 
 BLOCK_IDS = 2**18
 """Ids that are converted and hashed together."""
+
+ROW_TYPES = (list, tuple, set, frozenset, range)
+"""What holds the ids of one row; arrays and columns hold those of many rows."""
 
 _BLOCK_OBJECTS = 2**15
 """Python objects converted together: looked at twice, they stay in the cache."""
@@ -129,24 +133,18 @@ def blocks_of_ids(
 
 
 def blocks_of_rows(data: Sequence[Any], place: Place) -> Iterator[ItemBlock]:
-    """A list of rows, each a set, list, tuple or array of ids."""
+    """A list of rows, each a set, list or tuple of ids."""
     size = BLOCK_IDS // 8
     for first in range(0, len(data), size):
         part = data[first : first + size]
         for position, row in enumerate(part):
-            if not _is_row(row):
+            if not isinstance(row, ROW_TYPES):
                 _refuse_row(place, place.row + first + position, row)
         starts = np.zeros(len(part) + 1, np.int64)
         np.cumsum([len(row) for row in part], out=starts[1:])
         here = Place(place.source, place.row + first, starts)
         ids = ids_of(list(chain.from_iterable(part)), here)
         yield ItemBlock(ids, len(part), here, starts)
-
-
-def _is_row(row: Any) -> bool:
-    if isinstance(row, set | frozenset | list | tuple | range):
-        return True
-    return not isinstance(row, str | bytes) and len(getattr(row, "shape", ())) == 1
 
 
 def _refuse_row(place: Place, number: int, row: Any) -> NoReturn:

@@ -79,7 +79,8 @@ def test_a_fitted_vocabulary_has_the_items_that_were_read(batches):
     read = [item for batch in batches for item in batch]
     if not read:
         return
-    opened = open_items(iter(batches), vocabulary="fit")
+    parts = [pa.array(batch, pa.string()) for batch in batches]
+    opened = open_items(iter(parts), vocabulary="fit")
     assert opened.vocabulary is None
     assert sum(rows.n_rows for rows in opened) == len(read)
     assert opened.vocabulary.items == list(dict.fromkeys(read))

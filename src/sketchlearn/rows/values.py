@@ -177,13 +177,13 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = listed[places.to_numpy(zero_copy_only=False)]
         return found
     missing = np.array(compute.is_null(column, nan_is_null=True), np.bool_)
-    if any(is_text(column.type) for is_text in _TEXTS):
+    if any(is_text(column.type) for is_text in _IS_TEXT):
         lengths = compute.binary_length(column.cast(pa.large_string())).fill_null(0)
         missing |= np.asarray(lengths) == 0
     return missing
 
 
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_IS_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def _find(column: pa.Array, known: pa.Array) -> NDArray[np.int64]:

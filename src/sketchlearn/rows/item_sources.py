@@ -52,7 +52,7 @@ _TABLE_KINDS = {
 
 _ALL_COLUMNS = row_options()
 
-_ID_TYPES = (str, bytes, int, np.integer)
+_SINGLE_IDS = (str, bytes, int, np.integer)
 
 Column = str | int | None
 
@@ -266,7 +266,7 @@ def _batches(data: Iterable[Any], column: Column) -> ItemSource:
     def start(row: int) -> Iterator[ItemBlock]:
         batches = iter(data)
         for number, batch in enumerate(batches):
-            if column is None and isinstance(batch, _ID_TYPES + ROW_TYPES):
+            if column is None and isinstance(batch, _SINGLE_IDS + ROW_TYPES):
                 rest = itertools.chain([batch], batches)
                 yield from _one_by_one(rest, f"a {type(data).__name__}", row)
                 return

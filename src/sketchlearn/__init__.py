@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sketchlearn.privacy.released import PrivateSketch, merge_disjoint
     from sketchlearn.privacy.statement import PrivacyStatement
     from sketchlearn.registry import list_models, load_model
+    from sketchlearn.rows.keys import ItemKey
     from sketchlearn.rows.open_items import open_items
     from sketchlearn.rows.open_rows import open_rows
     from sketchlearn.rows.vocabulary import Vocabulary
@@ -91,6 +92,7 @@ _HOMES = {
     "FrequencyEstimator": "estimators.frequency",
     "HarmonicFeatures": "features.harmonics",
     "ItemCounts": "estimators.item_answers",
+    "ItemKey": "rows.keys",
     "ItemMembership": "estimators.item_answers",
     "ItemPrior": "decoders.counts.item_prior",
     "JointCountFeatures": "features.joint_counts",
@@ -158,6 +160,7 @@ __all__ = [
     "FrequencyEstimator",
     "HarmonicFeatures",
     "ItemCounts",
+    "ItemKey",
     "ItemMembership",
     "ItemPrior",
     "JointCountFeatures",

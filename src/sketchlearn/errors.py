@@ -22,6 +22,7 @@ __all__ = [
     "MissingExtraError",
     "MissingFileError",
     "NoRowsError",
+    "OpenVocabularyError",
     "PoolingError",
     "PrivacyError",
     "PrivacyWarning",
@@ -49,6 +50,13 @@ class RowsError(SketchlearnError, ValueError):
 
 class NoRowsError(RowsError):
     """There are no rows, or none are left."""
+
+
+class OpenVocabularyError(RowsError, AttributeError):
+    """All items are asked for, and which there are was never said.
+
+    ``hasattr`` answers no, as of anything else that an estimator does not have.
+    """
 
 
 class RowRangeError(SketchlearnError, OverflowError):

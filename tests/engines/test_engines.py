@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import sketchlearn as sl
 from engines.clusters import pandas_frames
@@ -77,6 +78,17 @@ def test_counts_of_items_are_those_of_one_machine(cluster):
         found = sl.sketch_items(data, phi, column="word", pooling=pooling)
         here = sl.sketch_items(WHOLE, phi, column="word", pooling=pooling)
         assert found == here
+
+
+def test_a_secret_key_goes_with_the_map_to_the_workers(cluster):
+    key = sl.ItemKey(bytes(range(16)))
+    make = sl.FrequencyEstimator(sketch_size=200, column="word", key=key)
+    there, here = clone(make).fit(spread(cluster, WHOLE)), clone(make).fit(WHOLE)
+    assert there.sketch_ == here.sketch_
+    words = ["w1", "w2"]
+    assert np.array_equal(there.query(words).counts, here.query(words).counts)
+    plain = clone(make).set_params(key=None).fit(WHOLE).sketch_
+    assert not np.array_equal(plain.mean, here.sketch_.mean)
 
 
 @pytest.mark.parametrize("bounds", [None, (-60.0, 60.0)])

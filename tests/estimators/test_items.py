@@ -226,6 +226,9 @@ def test_an_open_vocabulary_cannot_be_listed():
     for attempt in (lambda: one.counts_, lambda: one.top(3)):
         with pytest.raises(RowsError, match="open"):
             attempt()
+    assert not hasattr(one, "counts_")
+    assert {"query", "sketch_"} <= set(dir(one)) - {"counts_", "frequencies_"}
+    assert "FrequencyEstimator" in one._repr_html_()
     member = sl.MembershipEstimator(sketch_size=30).fit_sketch(one.sketch_)
     with pytest.raises(RowsError, match="bloom"):
         member.query(["the"])

@@ -4,6 +4,7 @@
 released are never written again: a library reads every version it ever wrote. Those of
 version 1 (``golden.json``, ``v1``) cannot be, nor can ``count_sketch_v2.sketch``: the
 sketch of ``count_sketch_v3.sketch`` as it was written before counts were packed.
+``texts_sums_v3.sketch`` was written before keys had recipes.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sketchlearn.engines.sketch_items import sketch_items
 from sketchlearn.engines.sketch_rows import sketch_rows
 from sketchlearn.features.fourier import FourierFeatures
 from sketchlearn.features.hashing import (
@@ -22,6 +24,7 @@ from sketchlearn.features.hashing import (
 )
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
+from sketchlearn.rows.keys import ItemKey
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.sketches import save
 
@@ -65,10 +68,32 @@ def golden_counts():
     }
 
 
+WORDS = ["the", "cat", "and", "the", "dog", "and", "the", "bird"]
+SECRET = ItemKey(bytes(range(16, 48)))
+
+
+def golden_texts():
+    """The same of texts, by the recipes of their keys."""
+    sizes = {"width": 6, "depth": 3, "seed": 7}
+    recipes = {
+        "texts_sums_v3.sketch": {"key_recipe": "sums"},
+        "texts_siphash_v3.sketch": {},
+        "texts_secret_v3.sketch": {"key": SECRET},
+    }
+    return {
+        name: (
+            _named(sketch_items(WORDS, CountSketchFeatures(**sizes, **how)), 9),
+            None,
+        )
+        for name, how in recipes.items()
+    }
+
+
 def main():
     """Write all files and, beside them, what is in them."""
     write(golden_objects(), "golden_v2.json")
     write(golden_counts(), "golden_v3.json")
+    write(golden_texts(), "golden_texts.json")
 
 
 def write(objects, facts_name):

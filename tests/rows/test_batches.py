@@ -4,6 +4,7 @@ import gzip
 from datetime import date
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -18,7 +19,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sketchlearn.engines.sketch_items import sketch_items
 from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.features.hashing import CountMinFeatures
 from sketchlearn.rows import csv_files, tables
 from sketchlearn.rows.open_rows import open_rows
 
@@ -383,17 +386,104 @@ def test_encoded_text_of_a_csv_file_is_not_taken_for_a_number(tmp_path):
     assert found.tolist() == [[1, 0, 1], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("value", ["Secret", None])
-def test_a_value_outside_the_categories_is_refused_without_repeating_it(value):
-    column = pa.array(["Oslo", "Rome", value])
-    for data in (column, column.dictionary_encode(), pa.array([None] * 3)):
+def test_a_value_outside_the_categories_is_refused_without_repeating_it():
+    column = pa.array(["Oslo", "Rome", "Secret"])
+    for data in (column, column.dictionary_encode()):
         text = message(
             pa.table({"city": data}), encodings={"city": ["Oslo", "Rome"]}, batch_rows=2
         )
         assert "column 'city'" in text
         assert "holds a value outside the declared categories" in text
         assert "Secret" not in text
-    assert "row 0 of the input" in text
+        assert "row 2 of the input" in text
+
+
+PEOPLE = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "c": ["x", None, "y", "x"]})
+
+
+def forms_of(frame, folder):
+    """The same table in memory and in files, with nulls as each has them."""
+    frame.to_parquet(folder / "x.parquet")
+    frame.to_csv(folder / "x.csv", index=False)
+    frame.to_json(folder / "x.jsonl", orient="records", lines=True)
+    table = pa.Table.from_pandas(frame)
+    text = frame["c"].astype(object)
+    coded = table.set_column(1, "c", table["c"].combine_chunks().dictionary_encode())
+    listed = table.set_column(
+        1, "c", table["c"].combine_chunks().dictionary_encode("encode")
+    )
+    return {
+        "objects": frame.assign(c=text),
+        "NaN": frame.assign(c=text.where(text.notna(), float("nan"))),
+        "categories": frame.assign(c=frame["c"].astype("category")),
+        "polars": pl.DataFrame(table),
+        "lazy": pl.DataFrame(table).lazy(),
+        "Arrow": table,
+        "dictionary": coded,
+        "null in a dictionary": listed,
+        "views": table.set_column(1, "c", table["c"].cast(pa.string_view())),
+        "query": duckdb.from_arrow(table),
+        "generator": iter([table.slice(0, 1), table.slice(1)]),
+        "Parquet": folder / "x.parquet",
+        "CSV": folder / "x.csv",
+        "JSON": folder / "x.jsonl",
+    }
+
+
+def test_rows_without_a_category_are_dropped_or_refused_in_all_forms(tmp_path):
+    known = {"c": ["x", "y"]}
+    expected = [[1.0, 1.0, 0.0], [3.0, 0.0, 1.0], [4.0, 1.0, 0.0]]
+    for name, data in forms_of(PEOPLE, tmp_path).items():
+        found = gather(data, encodings=known, on_invalid="drop")
+        assert found.tolist() == expected, name
+    for name, data in forms_of(PEOPLE, tmp_path).items():
+        text = message(data, encodings=known)
+        assert "1 row contains NaN or infinity, or a missing category" in text, name
+    for name, data in forms_of(PEOPLE, tmp_path).items():
+        text = message(data, encodings={"c": ["x"]}, on_invalid="drop")
+        assert "outside the declared categories" in text, name
+
+
+def test_numbers_as_categories_are_missing_where_they_are_nan():
+    table = pa.table({"c": [1.0, float("nan"), None, 2.0]})
+    for data in (table, table.to_pandas(), np.array([[1.0], [np.nan], [2.0]])):
+        options = {"encodings": {"c": [1.0, 2.0]}}
+        if isinstance(data, np.ndarray):
+            data = pd.DataFrame(data, columns=["c"])
+        assert gather(data, on_invalid="drop", **options).tolist() == [[1, 0], [0, 1]]
+
+
+def test_an_empty_text_is_a_category_where_it_is_declared(tmp_path):
+    (tmp_path / "x.csv").write_text("a,c\n1,\n2,u\n")
+    for data in (tmp_path / "x.csv", pd.DataFrame({"a": [1, 2], "c": ["", "u"]})):
+        found = gather(data, encodings={"c": ["u", ""]}, on_invalid="drop")
+        assert found.tolist() == [[1, 0, 1], [2, 1, 0]]
+        kept = gather(data, encodings={"c": ["u"]}, on_invalid="drop")
+        assert kept.tolist() == [[2, 1]]
+
+
+@pytest.mark.parametrize("number", [2**63, 2**63 + 1, 2**64 - 1, 2**70, -(2**63) - 1])
+def test_whole_numbers_beyond_64_bits_are_refused_in_text_files(tmp_path, number):
+    path = tmp_path / "x.csv"
+    for text in (f"a,b\n{number},1\n", f"a,b\n5,1\n{number},1\n,2\n"):
+        path.write_text(text)
+        assert "2**53 or more" in message(path)
+        assert gather(path, columns=["b"])[0] == 1
+    path.write_text(f"a,b\n{number}.0,1\n0.5,1\n")  # decimals are rounded
+    assert gather(path)[0, 0] == float(number)
+
+
+def test_ids_beyond_int64_are_read_exactly_or_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    ids = [2**63 + 1, 5, 2**64 - 1]
+    path.write_text("a,b\n" + "".join(f"{one},1\n" for one in ids))
+    table = pa.table({"a": pa.array(ids, pa.uint64())})
+    phi = CountMinFeatures(width=50, depth=2)
+    assert sketch_items(path, phi, column="a") == sketch_items(table, phi, column="a")
+    for other in (-3, 2**64):
+        path.write_text(f"a,b\n{2**63},1\n{other},1\n")
+        with pytest.raises(RowsError, match="cannot read"):
+            sketch_items(path, phi, column="a")
 
 
 @pytest.mark.parametrize(

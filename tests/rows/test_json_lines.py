@@ -174,7 +174,9 @@ def test_truth_values_and_categories_are_encoded(path):
 def test_categories_may_be_missing_in_the_first_block(path):
     write(path, [*({"c": None, "n": 1} for _ in range(20)), {"c": "u", "n": 1}])
 
-    assert "outside the declared categories" in message(path, encodings={"c": ["u"]})
+    assert "a missing category" in message(path, encodings={"c": ["u"]})
+    kept = gather(path, encodings={"c": ["u"]}, on_invalid="drop")
+    assert kept.tolist() == [[1, 1]]
 
 
 def test_ids_are_whole_numbers_texts_or_lists_of_them(path):

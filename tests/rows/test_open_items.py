@@ -11,6 +11,8 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sketchlearn import open_items, open_rows
 from sketchlearn.errors import MissingFileError, RowsError
@@ -65,7 +67,7 @@ STREAMS = {
     "chunked array": lambda: TABLE["word"],
     "one column": lambda: TABLE.select(["word"]),
     "generator of ids": lambda: (word for word in WORDS),
-    "generator of lists": lambda: (part for part in (WORDS[:2], [], WORDS[2:])),
+    "generator of rows": lambda: ([word] for word in WORDS),
     "generator of arrays": lambda: iter([pa.array(WORDS[:2]), np.array(WORDS[2:])]),
     "rows of one": lambda: [[word] for word in WORDS],
 }
@@ -145,7 +147,7 @@ def test_text_files_without_names_and_with_empty_cells(tmp_path):
 BASKETS = {
     "lists": lambda: ROWS,
     "tuples": lambda: [tuple(row) for row in ROWS],
-    "arrays": lambda: [np.array(row, "U4") for row in ROWS],
+    "arrays": lambda: pd.Series([np.array(row, "U4") for row in ROWS]),
     "Arrow lists": lambda: pa.array(ROWS),
     "large lists": lambda: pa.array(ROWS, pa.large_list(pa.large_string())),
     "views": lambda: pa.array(ROWS, pa.list_view(pa.string())),
@@ -153,7 +155,8 @@ BASKETS = {
     "Series": lambda: pd.Series(ROWS),
     "polars Series": lambda: pl.Series(ROWS),
     "objects": lambda: np.array([*ROWS, None], object)[:-1],
-    "generator": lambda: iter([ROWS[:3], pa.array(ROWS[3:])]),
+    "generator": lambda: iter(ROWS),
+    "generator of columns": lambda: iter([pa.array(ROWS[:3]), pa.array(ROWS[3:])]),
 }
 
 
@@ -232,7 +235,7 @@ FRAME = pd.DataFrame({"a": [1], "b": ["x"]})
 WRONG_ITEMS = {
     "nothing": ([], {}, "0 rows"),
     "no batch": (iter([]), {}, "0 rows"),
-    "empty batches": (iter([[], []]), {}, "0 rows"),
+    "empty batches": (iter([np.array([], int)] * 2), {}, "0 rows"),
     "a null": (pa.table({"w": [1, None]}), {"column": "w"}, "row 1 .*'w'.* missing"),
     "a null in a list": ([[1], [2, None]], {}, "row 1 .* is missing"),
     "a null in an Arrow list": (pa.array([[1], [2, None]]), {}, "row 1 .* missing"),
@@ -242,8 +245,16 @@ WRONG_ITEMS = {
     "a row among ids": ([1, [2]], {}, "row 1 .* is a list"),
     "a list in a row": ([[[1]]], {}, "type list"),
     "mixed rows": ([[1], ["a"]], {}, "row 1 .* is a str, unlike"),
-    "mixed batches": (iter([[1], ["a"]]), {}, "texts from row 1 .* integers before"),
-    "ids and counts": (iter([[1], np.eye(2)]), {}, "counts from row 1"),
+    "mixed batches": (
+        iter([np.array([1]), np.array(["a"])]),
+        {},
+        "texts from row 1 .* integers before",
+    ),
+    "ids and counts": (iter([np.array([1]), np.eye(2)]), {}, "counts from row 1"),
+    "rows and batches": (iter([[1], np.array([2])]), {}, "row 1 .* is a ndarray"),
+    "a list of arrays": ([np.array([1, 2])], {}, "rows of items or batches of ids"),
+    "a list of columns": ([pa.array([1, 2])], {}, "rows of items or batches of ids"),
+    "a generator of generators": (iter([iter([1])]), {}, "batch 0: cannot read items"),
     "a negative count": (sp.csr_array([[0, 1], [0, -1]]), {}, "row 1 .* negative"),
     "a fraction": (np.array([[0.0, 0.5]]), {}, "row 0 .* no whole number"),
     "NaN": (np.array([[0.0, np.nan]]), {}, "NaN"),
@@ -272,6 +283,57 @@ def test_what_is_wrong_is_said_in_one_sentence(what):
     data, options, text = WRONG_ITEMS[what]
     with pytest.raises(RowsError, match=text):
         list(open_items(data, **options))
+
+
+ROW = st.lists(st.integers(0, 9), max_size=5)
+ELEMENTS = st.one_of(
+    st.lists(st.integers(0, 9)),
+    st.lists(st.sampled_from(WORDS)),
+    st.lists(ROW.map(list)),
+    st.lists(ROW.map(tuple)),
+    st.lists(ROW.map(frozenset)),
+    st.lists(ROW.map(np.array)),
+    st.lists(ROW.map(pa.array)),
+    st.lists(ROW.map(iter)),
+    st.lists(st.lists(ROW.map(list))),
+    st.lists(ROW.map(lambda row: np.array([row], int))),
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(ELEMENTS)
+def test_what_a_list_holds_has_the_same_meaning_one_by_one(elements):
+    forms = [elements, tuple(elements), iter(elements), (one for one in elements)]
+    found = []
+    for form in forms:
+        try:
+            found.append(sorted(content(open_items(form))))
+        except RowsError:  # an iterator is read by the first of them
+            found.append(None)
+    meanings = [one for one in found if one is not None]
+    assert all(one == meanings[0] for one in meanings)
+
+
+def test_rows_of_a_generator_may_be_one_list_that_is_filled_again():
+    def rows():
+        row = []
+        for number in range(3):
+            row[:] = [number] * 2
+            yield row
+
+    assert content(open_items(rows())) == [[(0, 2)], [(1, 2)], [(2, 2)]]
+
+
+def test_rows_one_by_one_are_read_in_blocks(monkeypatch):
+    monkeypatch.setattr("sketchlearn.rows.item_sources.BLOCK_IDS", 8)
+    blocks = list(open_items([number] * 3 for number in range(5)))
+    assert [rows.n_rows for rows in blocks] == [2, 2, 1]
+
+
+def test_a_generator_of_paths_with_a_column_is_of_files(folder):
+    paths = [str(folder / f"{i}.parquet") for i in range(2)]
+    expected = content(open_items(paths, column="word"))
+    assert content(open_items(iter(paths), column="word")) == expected
 
 
 def test_a_single_text_is_a_path():

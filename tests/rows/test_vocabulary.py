@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sketchlearn import Vocabulary, open_items
 from sketchlearn.errors import RowsError
-from sketchlearn.rows.ids import keys_of
+from sketchlearn.rows.ids import Ids, keys_of
+from sketchlearn.rows.keys import SIPHASH
 
 ids = st.one_of(
     st.lists(st.text(st.characters(codec="utf-8")), unique=True, min_size=1),
@@ -28,18 +29,16 @@ def test_every_item_has_its_position(items, random):
     assert list(vocabulary.items) == items
     assert vocabulary.take(order) == shuffled
     assert vocabulary.positions_of(shuffled).tolist() == order
-    assert vocabulary.keys.tolist() == keys_of(items).tolist()
+    assert vocabulary.keys(SIPHASH).tolist() == keys_of(items).tolist()
+    assert vocabulary.keys(None).tolist() == list(range(len(items)))
 
 
 def test_a_number_of_items_names_them_by_position():
     vocabulary = Vocabulary(5)
     assert (len(vocabulary), list(vocabulary.items)) == (5, [0, 1, 2, 3, 4])
     assert vocabulary.positions_of([4, 0]).tolist() == [4, 0]
-    assert vocabulary.find(np.array([5, 2**64 - 1, 1], np.uint64)).tolist() == [
-        -1,
-        -1,
-        1,
-    ]
+    asked = Ids(np.array([5, 2**64 - 1, 1], np.uint64))
+    assert vocabulary.find(asked).tolist() == [-1, -1, 1]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,8 @@ def test_a_fitted_vocabulary_has_the_items_that_were_read(batches):
     read = [item for batch in batches for item in batch]
     if not read:
         return
-    opened = open_items(iter(batches), vocabulary="fit")
+    parts = [pa.array(batch, pa.string()) for batch in batches]
+    opened = open_items(iter(parts), vocabulary="fit")
     assert opened.vocabulary is None
     assert sum(rows.n_rows for rows in opened) == len(read)
     assert opened.vocabulary.items == list(dict.fromkeys(read))

@@ -63,7 +63,8 @@ def test_order_batches_and_parts_of_a_stream_change_nothing(ids, phi, pooling, d
     assert whole.count == len(ids)
     cut = data.draw(st.integers(0, len(ids)))
     shuffled = data.draw(st.permutations(ids))
-    batches = iter([shuffled[:cut], np.array(shuffled[cut:], np.int32)])
+    parts = np.split(np.array(shuffled), [cut])
+    batches = iter([parts[0], parts[1].astype(np.int32)])
     assert sl.sketch_items(batches, phi, pooling=pooling) == whole
     if 0 < cut < len(ids):
         parts = [ids[:cut], ids[cut:]]

@@ -13,7 +13,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.ids import Place, ids_of
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary, VocabularyFit
-from sketchlearn.sketching.item_source import AbstractItemSource, listed_vocabulary
+from sketchlearn.sketching.item_source import AbstractItemSource, require_items
 from sketchlearn.sketching.lineage import new_run
 from sketchlearn.sketching.pooling.base import require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
@@ -35,7 +35,6 @@ class EngineItems(AbstractItemSource):
     def __init__(self, batches: ItemBatches) -> None:
         self.batches = batches
         self._found: Vocabulary | None = None
-        self._hold_once = False
 
     @property
     @override
@@ -49,11 +48,6 @@ class EngineItems(AbstractItemSource):
 
     @property
     @override
-    def hold_once(self) -> bool:
-        return self._hold_once
-
-    @property
-    @override
     def is_repeatable(self) -> bool:
         return True
 
@@ -63,7 +57,7 @@ class EngineItems(AbstractItemSource):
     ) -> Sketch:
         item_map, pool = require_item_map(feature_map), get_pooling(pooling)
         item_map.require_current()
-        listed_vocabulary(self.batches, item_map)  # refuses another number of items
+        require_items(self.batches, item_map)
         dataset, column = self.batches.dataset, self.batches.column
         assert dataset is not None, "others are LocalItems"
         declared = "fit" if self.batches.collects else self.batches.declared
@@ -74,7 +68,6 @@ class EngineItems(AbstractItemSource):
         parts = (table["part"][0].as_py() for table in tables)
         sketch = whole_of_parts(parts, item_map, self.source)
         self._found = _all_items(tables) if self.batches.collects else None
-        self._hold_once = all(table["once"][0].as_py() for table in tables)
         return sketch
 
 

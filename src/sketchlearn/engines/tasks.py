@@ -268,14 +268,13 @@ class ItemTask(AbstractTask):
             return None
         listed = items.vocabulary if self.is_ordered else None
         part = _part(sketch, self.run, partition)
-        return _packed_items(part, items.kind, items.hold_once, listed)
+        return _packed_items(part, items.kind, listed)
 
     @override
     def joined(self, results: Iterable[bytes]) -> bytes:
         tables = [unpack(result) for result in results]
         part = add_parts(table["part"][0].as_py() for table in tables)
-        once = all(table["once"][0].as_py() for table in tables)
-        return _packed_items(part, one_kind(tables), once, None)
+        return _packed_items(part, one_kind(tables), None)
 
 
 def open_partition(batches: Iterator[Any], options: RowOptions) -> Batches | None:
@@ -305,10 +304,8 @@ def one_kind(tables: Iterable[pa.Table]) -> str:
     return kinds.pop() if kinds else ""
 
 
-def _packed_items(
-    part: bytes, kind: str, once: bool, found: Vocabulary | None
-) -> bytes:
-    """A part, whether its rows hold an item once, and the items that were found.
+def _packed_items(part: bytes, kind: str, found: Vocabulary | None) -> bytes:
+    """A part, what its items are named by, and those that were found.
 
     They are listed, or only counted where they are the columns of a table.
     """
@@ -318,7 +315,6 @@ def _packed_items(
     return pack(
         part=[part],
         kind=[kind],
-        once=[once],
         width=pa.array([width], pa.int64()),
         items=pa.array([items.to_pylist()], pa.list_(items.type)),
     )

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from sketchlearn.engines.open_source import open_row_source
 from sketchlearn.errors import (
     FeatureMapError,
+    FeatureMapMismatch,
     RemovalError,
     RowsError,
 )
@@ -230,7 +231,18 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         other._require_whole("merge")
         with self._all_or_nothing():
             self._adopt(other)
-            return self.fit_sketch(self.sketch_ + other.sketch_)
+            try:
+                whole = self.sketch_ + other.sketch_
+            except FeatureMapMismatch as error:
+                if getattr(self, "bounds", ()) is not None:
+                    raise
+                raise FeatureMapMismatch(
+                    f"{error} Without bounds every estimator plans for its own rows: "
+                    "declare the same bounds=(low, high) for both and fit them again, "
+                    "or sketch the other rows with the map of this one: "
+                    "sketch_rows(rows, estimator.sketch_.feature_map)."
+                ) from error
+            return self.fit_sketch(whole)
 
     def _adopt(self, other: Self) -> None:
         """Take over what another one knows beside its sketch."""

@@ -40,19 +40,9 @@ def added_sketches(
 
 
 def rest_of_sketches(
-    whole: Mapping[Any, Sketch],
-    gone: Mapping[Any, Sketch],
-    *,
-    may_vanish: bool = False,
+    whole: Mapping[Any, Sketch], gone: Mapping[Any, Sketch]
 ) -> dict[Any, Sketch]:
-    """Sketches of each class without some rows.
-
-    Parameters
-    ----------
-    whole, gone : mappings from classes to sketches
-    may_vanish : bool
-        Whether a class may lose all of its rows and be gone, if another one is left.
-    """
+    """Sketches of each class without some rows; a class that has none left is gone."""
     rest = dict(whole)
     for label, sketch in gone.items():
         if label not in rest:
@@ -60,7 +50,7 @@ def rest_of_sketches(
         left = rest[label] - sketch
         if left.count:
             rest[label] = left
-        elif may_vanish and len(rest) > 1:
+        elif len(rest) > 1:
             del rest[label]
         else:
             refuse_forgetting(label)

@@ -105,9 +105,7 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         with self._all_or_nothing(), self._in_range():
             rows = self._open_labelled(X, y, reset=False)
             gone = rows.sketches(self.sketch_.feature_map)
-            return self.fit_sketch(
-                rest_of_sketches(self.sketches_, gone, may_vanish=True)
-            )
+            return self.fit_sketch(rest_of_sketches(self.sketches_, gone))
 
     @override
     def merge(self, other: Self) -> Self:

@@ -24,6 +24,7 @@ from sketchlearn.estimators.parameters import (
 from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.plans.items import CountKind
 from sketchlearn.rows.items import Keys
+from sketchlearn.rows.keys import ItemKey
 
 __all__ = ["FrequencyEstimator"]
 __public__ = ["FrequencyEstimator"]
@@ -79,6 +80,10 @@ class FrequencyEstimator(AbstractItemEstimator):
         sketch, for at most so many rows, without a release's noise).
     random_state : int
         Seed of the hash; the same on every party that is to merge. None is 0.
+    key : ItemKey, optional
+        A secret under which items are hashed, where somebody may choose ids in order
+        to have them taken for others; needed again to ask a sketch from a file, or
+        to add to it.
 
     Attributes
     ----------
@@ -119,6 +124,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         "column": "no_validation",
         "prior": [ItemPrior, PackedCounters, None],
         "random_state": RANDOM_STATE,
+        "key": "no_validation",
     }
 
     def __init__(
@@ -132,6 +138,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         column: str | int | None = None,
         prior: ItemPrior | PackedCounters | None = None,
         random_state: int = 0,
+        key: ItemKey | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.sketch_size = sketch_size
@@ -141,6 +148,7 @@ class FrequencyEstimator(AbstractItemEstimator):
         self.column = column
         self.prior = prior
         self.random_state = random_state
+        self.key = key
 
     @property
     def counts_(self) -> NDArray[np.float64]:

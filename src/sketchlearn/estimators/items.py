@@ -22,6 +22,7 @@ from sketchlearn.errors import (
     ConvergenceWarning,
     FeatureMapError,
     FeatureMapMismatch,
+    OpenVocabularyError,
     RemovalError,
     RowsError,
 )
@@ -29,7 +30,7 @@ from sketchlearn.estimators.base import AbstractSketchEstimator, require_sketch
 from sketchlearn.estimators.parameters import seed_of
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.counters import CounterFeatures
-from sketchlearn.features.items import OPEN_VOCABULARY
+from sketchlearn.features.items import OPEN_VOCABULARY, AbstractItemMap
 from sketchlearn.features.table import TableFeatures
 from sketchlearn.plans.items import (
     CountKind,
@@ -40,6 +41,7 @@ from sketchlearn.plans.items import (
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.ids import Place, ids_of, listed_ids
 from sketchlearn.rows.items import Keys
+from sketchlearn.rows.keys import SUMS, ItemKey, KeyRecipe
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
 from sketchlearn.sketching.item_source import AbstractItemSource
@@ -64,6 +66,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     prior: ItemPrior | PackedCounters | None
     decoder: str
     random_state: int
+    key: ItemKey | None
     reads_items = True
     """Rows are opened by ``open_items``, and not as numbers."""
 
@@ -72,9 +75,6 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     _runs: frozenset[str] = frozenset()
     """The passes over rows whose items were all collected."""
-
-    _once: frozenset[str] = frozenset()
-    """The passes over rows of which none holds an item twice."""
 
     @property
     @abstractmethod
@@ -98,6 +98,14 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             return plan_with_prior(
                 self.prior, self.sketch_size, row_items=self.row_items
             )
+        if self.key is not None and not isinstance(self.key, ItemKey):
+            raise FeatureMapError(
+                f"key must be an ItemKey, which is shown nowhere; got a "
+                f"{type(self.key).__name__}. Write key=ItemKey(secret)."
+            )
+        return self._planned(KeyRecipe.under(self.key))
+
+    def _planned(self, recipe: KeyRecipe) -> AbstractFeatureMap:
         return plan_items(
             self._declared(),
             self.sketch_size,
@@ -105,6 +113,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             depth=self.depth,
             row_items=self.row_items,
             seed=seed_of(self.random_state),
+            recipe=recipe,
         )
 
     def fit_sketch(self, sketch: Sketch | PrivateSketch) -> Self:
@@ -125,6 +134,8 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         reading = CountReading.read(sketch)
         vocabulary = self._declared() or self._known_of(sketch) or _implied(reading)
         self._check_prior(vocabulary)
+        if vocabulary is not None and vocabulary.is_listed:
+            vocabulary.keys(reading.item_map.row_recipe)  # refuses two of one key
         if vocabulary is not None and not _fits(reading, vocabulary):
             raise FeatureMapMismatch(
                 f"the sketch is of a vocabulary of {reading.item_map.n_features} "
@@ -137,18 +148,19 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         found = vocabulary if vocabulary is self._found else None
         listed = found is not None and found.is_listed  # and no width of a table
         self._all_there = listed and runs == self._runs
-        self._is_once = bool(runs) and runs <= self._once
+        held = reading.items_in_a_row if isinstance(sketch, Sketch) else None
+        # Then no item is there more often than there are rows.
+        self._is_once = held is not None and round(held * sketch.count) <= sketch.count
         self.n_samples_seen_ = sketch.count
         self._posterior: Counts | None = None
         return self
 
     @override
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
-        self._found, self._runs, self._once = None, frozenset(), frozenset()
+        self._found, self._runs = None, frozenset()
         rows: AbstractItemSource = self._open(X, y, reset=True)
         sketch = rows.sketch(self.plan(), pooling=self._pooling)
         self._keep_found(rows.vocabulary, sketch.lineage)
-        self._keep_once(rows, sketch.lineage)
         return sketch
 
     @override
@@ -167,14 +179,13 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def _sketch_alike(self, rows: Any) -> Sketch:
         sketch = super()._sketch_alike(rows)
         self._keep_found(rows.vocabulary, sketch.lineage)
-        self._keep_once(rows, sketch.lineage)
         return sketch
 
     @override
     def _sketch_gone(self, rows: Any) -> Sketch:
         sketch = super()._sketch_alike(rows)
         if _is_fitted(self.vocabulary) and self._found is not None:
-            strange = int((self._found.find(rows.vocabulary.keys) < 0).sum())
+            strange = int((self._found.find(rows.vocabulary.ids) < 0).sum())
             if strange:
                 raise RemovalError(
                     f"{strange} of the items of {rows.source} were never added. "
@@ -194,11 +205,6 @@ class AbstractItemEstimator(AbstractSketchEstimator):
                 "FrequencyEstimator(items).fit_sketch(a.sketch_ + b.sketch_)."
             )
         self._keep_found(other._found, other._runs)
-        self._once |= other._once
-
-    def _keep_once(self, rows: AbstractItemSource, runs: Lineage) -> None:
-        if rows.hold_once:
-            self._once = self._once.union(runs or ())
 
     def _keep_found(self, found: Vocabulary | None, runs: Lineage) -> None:
         """Add items that were found in some runs to those found before."""
@@ -209,12 +215,20 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     def _with_plan(self, sketch: Sketch | PrivateSketch) -> Sketch | PrivateSketch:
         """The sketch with its map, where the file has not all of it and the plan has.
 
-        Counters of listed items, and tables of a prior.
+        Counters of listed items, tables of a prior, and the key of a hash.
         """
         if sketch.source_map is None and sketch.features.kind in _NOT_IN_FILES:
             plan = self.plan()
+            if plan.spec.fingerprint != sketch.features.fingerprint:
+                plan = plan if self.prior else self._planned(SUMS)  # of an older file
             if plan.spec.fingerprint == sketch.features.fingerprint:
                 return sketch.with_map(plan)
+        item_map = sketch.feature_map
+        if isinstance(item_map, AbstractItemMap):
+            recipe = item_map.recipe
+            is_hashed = recipe.is_secret or item_map.row_recipe is not None
+            if is_hashed and (self.key is not None or not recipe.is_at_hand):
+                return sketch.with_map(item_map.with_key(self.key))
         return sketch
 
     def _known_of(self, sketch: Sketch | PrivateSketch) -> Vocabulary | None:
@@ -248,7 +262,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         """The vocabulary, or what to do to have one."""
         check_is_fitted(self, "sketch_")
         if self.vocabulary_ is None:
-            raise RowsError(
+            raise OpenVocabularyError(
                 "the vocabulary of this sketch is open: it can be asked for items that "
                 "are named, with query(items). To list all items, declare them or pass "
                 "vocabulary='fit' to collect them while they are read."
@@ -264,7 +278,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             )
         named = listed_ids(items)
         ids = ids_of(named, Place("the items that were asked for"))
-        return named, ids.keys()
+        return named, ids.keys(self._reading.item_map.recipe)
 
     def _decoded(self) -> Counts:
         """Counts of all items, decoded together once."""
@@ -303,7 +317,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     def _all_keys(self) -> Keys:
         """What the map knows all items of the vocabulary by."""
-        return _keys_for(self._reading, self._known())
+        return self._known().keys(self._reading.item_map.row_recipe)
 
     def _positions(self, items: Any) -> NDArray[np.int64]:
         return self._known().positions_of(items)
@@ -334,10 +348,3 @@ def _implied(reading: CountReading) -> Vocabulary | None:
 
 def _fits(reading: CountReading, vocabulary: Vocabulary) -> bool:
     return reading.item_map.n_features in (OPEN_VOCABULARY, len(vocabulary))
-
-
-def _keys_for(reading: CountReading, vocabulary: Vocabulary) -> Keys:
-    """What the map knows the items by: their keys, or their positions."""
-    if reading.item_map.n_features == OPEN_VOCABULARY:
-        return vocabulary.keys
-    return np.arange(len(vocabulary), dtype=np.uint64)

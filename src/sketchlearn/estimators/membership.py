@@ -22,6 +22,7 @@ from sketchlearn.estimators.parameters import (
 )
 from sketchlearn.plans.items import CountKind
 from sketchlearn.rows.items import Keys
+from sketchlearn.rows.keys import ItemKey
 
 __all__ = ["MembershipEstimator"]
 __public__ = ["MembershipEstimator"]
@@ -48,7 +49,7 @@ class MembershipEstimator(AbstractItemEstimator):
         that each is not zero. ``"bloom"`` is a Bloom filter: one bit for each number,
         merged by OR, never wrong about an item that is there, and unable to forget.
         ``"counting-bloom"`` counts rows instead of bits, and forgets.
-    depth, row_items, column, prior, random_state
+    depth, row_items, column, prior, random_state, key
         As for :class:`~sketchlearn.FrequencyEstimator`.
 
     Attributes
@@ -80,6 +81,7 @@ class MembershipEstimator(AbstractItemEstimator):
         "column": "no_validation",
         "prior": [ItemPrior, PackedCounters, None],
         "random_state": RANDOM_STATE,
+        "key": "no_validation",
     }
 
     def __init__(
@@ -93,6 +95,7 @@ class MembershipEstimator(AbstractItemEstimator):
         column: str | int | None = None,
         prior: ItemPrior | PackedCounters | None = None,
         random_state: int = 0,
+        key: ItemKey | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.sketch_size = sketch_size
@@ -102,6 +105,7 @@ class MembershipEstimator(AbstractItemEstimator):
         self.column = column
         self.prior = prior
         self.random_state = random_state
+        self.key = key
 
     @property
     def membership_(self) -> NDArray[np.float64]:

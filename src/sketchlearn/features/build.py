@@ -79,6 +79,7 @@ def _build(
         for name, value in description.items()
         if name != "stored"
     }
+    fields = {**cls.older, **fields}
     kind, version = fields.pop("kind"), fields.pop("version")
     columns = fields.pop("columns", None)
     is_learned = fields.pop("columns_origin", None) is not None

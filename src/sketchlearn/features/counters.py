@@ -16,6 +16,7 @@ from sketchlearn.features.arguments import require_origin, require_positive_int
 from sketchlearn.features.base import require_in_range, sum_features
 from sketchlearn.features.cost import Cost, Declared
 from sketchlearn.features.fields import (
+    KEY_RECIPE,
     NUMBER,
     ORIGIN,
     SIZE_OR_0,
@@ -25,11 +26,13 @@ from sketchlearn.features.fields import (
 from sketchlearn.features.items import (
     OPEN_VOCABULARY,
     AbstractItemMap,
+    recipe_of,
     require_known,
     require_value_bound,
 )
 from sketchlearn.features.scaling import Origin
 from sketchlearn.rows.items import Keys
+from sketchlearn.rows.keys import SUMS
 
 __all__ = ["CounterFeatures"]
 __public__ = ["CounterFeatures"]
@@ -50,6 +53,8 @@ class CounterFeatures(AbstractItemMap):
         As for :class:`~sketchlearn.CountMinFeatures`.
     origin : {"declared", "data"}
         ``"data"`` if the keys were read from rows.
+    key, key_recipe : optional
+        How the items became these keys, as for :class:`~sketchlearn.CountMinFeatures`.
 
     Examples
     --------
@@ -64,7 +69,9 @@ class CounterFeatures(AbstractItemMap):
         "value_bound": NUMBER,
         "row_items": or_none(SIZE_OR_0),
         "origin": ORIGIN,
+        "key_recipe": KEY_RECIPE,
     }
+    older: ClassVar[Mapping[str, Any]] = {"key_recipe": SUMS.name}
     stored: ClassVar[None] = None
 
     def __init__(
@@ -75,7 +82,11 @@ class CounterFeatures(AbstractItemMap):
         value_bound: float | None = None,
         row_items: int | None = None,
         origin: Origin = "declared",
+        key: bytes | None = None,
+        key_recipe: str | None = None,
     ) -> None:
+        if stored:  # others take positions
+            self.recipe = recipe_of(key, key_recipe)
         self.keys = np.array(stored["keys"], np.uint64).ravel() if stored else None
         if (self.keys is None) == (n_items == 0):
             raise FeatureMapError("give n_items or keys, and not both.")
@@ -127,6 +138,7 @@ class CounterFeatures(AbstractItemMap):
             "n_items": self.n_features if self.keys is None else 0,
             **(bound if self.row_items is None else {"row_items": self.row_items}),
             "origin": self._origin,
+            **self._described_recipe(),
         }
 
     @override

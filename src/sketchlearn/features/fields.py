@@ -18,6 +18,7 @@ from sketchlearn.errors import FeatureMapError, quote
 __all__ = [
     "ARRAY",
     "COLUMNS",
+    "KEY_RECIPE",
     "MODEL",
     "NAMES",
     "NETWORK",
@@ -175,6 +176,16 @@ SEED = Field(
 )
 NUMBER = Field("a number", _is_number, required=False)
 WORD = Field("a word of at most 80 plain characters", _is_word, required=False)
+KEY_RECIPE = Field(
+    "'siphash', or it with the name of a key",
+    lambda value: (
+        type(value) is str
+        and re.fullmatch("siphash(:[0-9a-f]{32})?", value) is not None
+    ),
+    required=False,
+)
+"""How texts become keys; left out by maps that take positions, or are older."""
+
 ORIGIN = Field("'declared' or 'data'", _is_word, required=False)
 """Says whether other fields were read from rows."""
 

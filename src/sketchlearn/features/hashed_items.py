@@ -20,6 +20,7 @@ from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import sum_features
 from sketchlearn.features.cost import LOOP, Cost, Declared
 from sketchlearn.features.fields import (
+    KEY_RECIPE,
     NUMBER,
     SEED,
     SIZE,
@@ -30,11 +31,13 @@ from sketchlearn.features.fields import (
 from sketchlearn.features.items import (
     OPEN_VOCABULARY,
     AbstractItemMap,
+    recipe_of,
     require_known,
     require_value_bound,
     require_vocabulary,
 )
 from sketchlearn.rows.items import ItemRows, Keys
+from sketchlearn.rows.keys import SUMS
 
 __all__ = ["AbstractHashFeatures"]
 
@@ -52,7 +55,9 @@ class AbstractHashFeatures(AbstractItemMap):
         "seed": SEED,
         "value_bound": NUMBER,
         "row_items": or_none(SIZE),
+        "key_recipe": KEY_RECIPE,
     }
+    older: ClassVar[Mapping[str, Any]] = {"key_recipe": SUMS.name}
     first_signed: ClassVar[int | None] = None
     """From this table on items have signs; None if in no table."""
 
@@ -67,7 +72,10 @@ class AbstractHashFeatures(AbstractItemMap):
         seed: int = 0,
         value_bound: float | None = None,
         row_items: int | None = None,
+        key: bytes | None = None,
+        key_recipe: str | None = None,
     ) -> None:
+        self.recipe = recipe_of(key, key_recipe)
         self.width = require_positive_int("width", width)
         self.depth = require_positive_int("depth", depth)
         if self.depth < self.fewest_tables:
@@ -112,7 +120,7 @@ class AbstractHashFeatures(AbstractItemMap):
     @cached_property
     def _hashes(self) -> NDArray[np.uint64]:
         """Of all items of a declared vocabulary, shape (depth, n_features)."""
-        keys = np.arange(self.n_features, dtype=np.uint64)
+        keys = self.recipe.of_integers(np.arange(self.n_features))
         return np.stack([hash_keys(keys, table) for table in self._table_seeds])
 
     @cached_property
@@ -135,7 +143,7 @@ class AbstractHashFeatures(AbstractItemMap):
     def _places(self, keys: Keys) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Buckets of items, and their signs if they have any, table by table."""
         if self.n_features < OPEN_VOCABULARY:
-            require_known(keys, self.n_features)
+            keys = self.recipe.of_integers(require_known(keys, self.n_features))
         first = self.depth if self.first_signed is None else self.first_signed
         for number, table in enumerate(self._table_seeds):
             hashes = hash_keys(keys, table)
@@ -202,6 +210,7 @@ class AbstractHashFeatures(AbstractItemMap):
             "depth": self.depth,
             "seed": self.seed,
             **self._bounds(),
+            **self._described_recipe(),
         }
 
     def _bounds(self) -> dict[str, Any]:
@@ -212,7 +221,7 @@ class AbstractHashFeatures(AbstractItemMap):
     @final
     @override
     def weights(self) -> dict[str, NDArray[Any]]:
-        if self.n_features == OPEN_VOCABULARY:
+        if self.n_features == OPEN_VOCABULARY or self.recipe.is_secret:
             return {"seeds": np.array(self._table_seeds, np.uint64)}
         return {"buckets": self.buckets, "signs": self.signs}
 

@@ -45,6 +45,11 @@ class CountMinFeatures(AbstractHashFeatures):
     row_items : int, optional
         No row holds more items; 1 for streams of ids. Bounds the norm of the features
         of a row by ``row_items * sqrt(depth)``, so that sketches can be released.
+    key : ItemKey or bytes, optional
+        At least 16 secret bytes: who chooses ids and does not know them cannot choose
+        such as collide. By default anybody can.
+    key_recipe : str, optional
+        How items become keys, as descriptions say (:mod:`sketchlearn.rows.keys`).
 
     Examples
     --------

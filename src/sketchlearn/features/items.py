@@ -9,6 +9,7 @@ given by their keys (:mod:`sketchlearn.rows.items`), and whole numbers are added
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
@@ -22,10 +23,12 @@ from sketchlearn.features.arguments import require_bound
 from sketchlearn.features.base import AbstractFeatureMap, require_in_range
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.rows.items import ItemRows, Keys
+from sketchlearn.rows.keys import SIPHASH, SUMS, KeyRecipe
 
 __all__ = [
     "OPEN_VOCABULARY",
     "AbstractItemMap",
+    "recipe_of",
     "require_known",
     "require_row_items",
     "require_value_bound",
@@ -44,6 +47,26 @@ class AbstractItemMap(AbstractFeatureMap):
 
     row_items: int | None = None
     """No row holds more items than this, those it holds twice counted twice."""
+
+    recipe: KeyRecipe = SIPHASH
+    """How items become the keys that the map hashes."""
+
+    @property
+    def row_recipe(self) -> KeyRecipe | None:
+        """How items become keys in rows: None if these are positions."""
+        return self.recipe if self.n_features == OPEN_VOCABULARY else None
+
+    def with_key(self, key: bytes | None) -> Self:
+        """The same map with the secret key it was made with, which files do not hold.
+
+        Raises
+        ------
+        FeatureMapError
+            If it was made with another one, or with none.
+        """
+        found = copy(self)
+        found.recipe = self.recipe.with_key(key)
+        return found
 
     @property
     def counted(self) -> int:
@@ -97,6 +120,11 @@ class AbstractItemMap(AbstractFeatureMap):
     def in_steps(self, sums: NDArray[np.int64]) -> Int128Array:
         """Whole features in units of the lattice."""
         return Int128Array.from_int64(sums).shifted(self.frac_bits)
+
+    def _described_recipe(self) -> dict[str, str]:
+        """What a description says of keys: nothing where they are positions."""
+        is_told = self.recipe.is_secret or self.row_recipe not in (None, SUMS)
+        return {"key_recipe": self.recipe.name} if is_told else {}
 
     def row_sizes(self, items: ItemRows) -> NDArray[np.int64]:
         """How many items each row holds, as this map counts them."""
@@ -207,3 +235,13 @@ def require_vocabulary(n_features: int) -> None:
             f"a vocabulary has fewer than 2**48 items, or is open (2**64); got "
             f"{n_features}."
         )
+
+
+def recipe_of(key: bytes | None, key_recipe: str | None) -> KeyRecipe:
+    """The recipe of a map, by its secret key or by the name in a description."""
+    if key is not None or key_recipe is None:
+        found = KeyRecipe.under(key)
+        if key_recipe not in (None, found.name):
+            raise FeatureMapError("give key or key_recipe, and not both.")
+        return found
+    return KeyRecipe(key_recipe)

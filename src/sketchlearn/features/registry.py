@@ -73,6 +73,9 @@ class AbstractRegistered(ABC):
     stored: ClassVar[tuple[str, ...] | None] = ()
     """Names of its stored weights; None where they differ from map to map."""
 
+    older: ClassVar[Mapping[str, Any]] = {}
+    """Arguments that stand for fields which older descriptions do not have."""
+
     counts_items: ClassVar[bool] = False
     """Whether features of rows of whole numbers are whole: their totals are packed in
     files. Part of the format: with another answer the same sketch is other bytes."""

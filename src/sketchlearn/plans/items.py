@@ -23,6 +23,7 @@ from sketchlearn.features.hashing import (
 from sketchlearn.features.items import AbstractItemMap
 from sketchlearn.features.joint_counts import JointCountFeatures
 from sketchlearn.features.table import TableFeatures
+from sketchlearn.rows.keys import SIPHASH, KeyRecipe
 from sketchlearn.rows.vocabulary import Vocabulary
 
 __all__ = ["CountKind", "count_advice", "plan_items", "plan_with_prior"]
@@ -54,6 +55,7 @@ def plan_items(
     depth: int | None = None,
     row_items: int | None = None,
     seed: int = 0,
+    recipe: KeyRecipe = SIPHASH,
 ) -> AbstractItemMap:
     """A map of items into at most ``sketch_size`` numbers.
 
@@ -75,6 +77,8 @@ def plan_items(
         No row holds more items.
     seed : int
         Of the hash.
+    recipe : KeyRecipe
+        How items become keys.
 
     Examples
     --------
@@ -89,10 +93,12 @@ def plan_items(
         )
     size = require_positive_int("sketch_size", sketch_size)
     options: dict[str, Any] = {} if row_items is None else {"row_items": row_items}
+    hashed = {"key": recipe.key, "key_recipe": recipe.name}
     if vocabulary is not None and len(vocabulary) <= size and kind != "bloom":
         if vocabulary.is_listed:
+            keys = vocabulary.keys(recipe)
             origin = "data" if vocabulary.is_learned else "declared"
-            return CounterFeatures.of_keys(vocabulary.keys, origin=origin, **options)
+            return CounterFeatures.of_keys(keys, origin=origin, **options, **hashed)
         return CounterFeatures(len(vocabulary), **options)
     tables = best_depth(size) if depth is None else depth
     tables = require_positive_int("depth", tables)
@@ -105,7 +111,8 @@ def plan_items(
         kind = "count-sketch"
     if vocabulary is not None and not vocabulary.is_listed:
         options["n_features"] = len(vocabulary)
-    return _ITEM_TABLES[kind](width=size // tables, depth=tables, seed=seed, **options)
+    options |= {"width": size // tables, "depth": tables, "seed": seed}
+    return _ITEM_TABLES[kind](**options, **hashed)
 
 
 def plan_with_prior(

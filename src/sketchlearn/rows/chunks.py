@@ -72,8 +72,10 @@ class Chunk:
             return block[~bad]
         more = "" if self.is_last else "at least "
         rows = "1 row contains" if count == 1 else f"{count} rows contain"
+        has_categories = any(known is not None for known in self.layout.categories)
+        category = ", or a missing category" if has_categories else ""
         raise RowsError(
-            f"{more}{rows} NaN or infinity (first: row "
+            f"{more}{rows} NaN or infinity{category} (first: row "
             f"{self.where.row + int(bad.argmax())} of the input, in "
             f"{self.where.source}). Nothing was added. Leave such rows out with "
             "open_rows(data, on_invalid='drop'), or impute the missing values first."

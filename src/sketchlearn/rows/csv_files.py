@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sketchlearn.errors import RowsError
@@ -33,17 +34,18 @@ def csv_piece(
     options = _options(file, header)
     with blaming(file), csv.open_csv(file.open_text(), **options) as first:
         found = first.schema
-        names = list(found.names)
-    if header is None and _may_be_row(names):
+        wide = _beyond_int64(next(iter(first), None))
+    if header is None and _may_be_row(found.names):
         raise RowsError(
             f"the first line of {file.text!r} holds numbers: names, or a row? Open it "
             "with open_rows(path, header=False) if it is a row (columns are then named "
             "f0, f1 and so on), or header=True if these are names."
         )
     whole = {field.name for field in found if pa.types.is_integer(field.type)}
+    wide = {name for name in wide if _is_whole(file, options, name)}
     types = {field.name: encoded.get(field.name, _read_as(field)) for field in found}
     if ids in types:
-        types[ids] = _ids_as(found.field(ids))
+        types[ids] = pa.uint64() if ids in wide else _ids_as(found.field(ids))
 
     def read(positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
         names = [found.names[position] for position in positions]
@@ -52,8 +54,7 @@ def csv_piece(
             column_types={name: types[name] for name in names},
             **_missing_ids(names == [ids] and types[names[0]] == pa.string()),
         )
-        kept = {*encoded, ids}
-        checked = [name for name in names if name in whole and name not in kept]
+        checked = [n for n in names if n in (whole | wide) - {*encoded, ids}]
         row = 0
         with blaming(file):
             text = file.open_text()
@@ -79,6 +80,35 @@ def _options(file: DataFile, header: bool | None) -> dict[str, Any]:
         ),
         "parse_options": csv.ParseOptions(delimiter="\t" if file.is_tabbed else ","),
     }
+
+
+def _beyond_int64(first: pa.RecordBatch | None) -> set[str]:
+    """Columns of decimals of which some are so large that integers may look like it."""
+    found = set()
+    columns = () if first is None else zip(first.schema.names, first, strict=True)
+    for name, column in columns:
+        if pa.types.is_floating(column.type):
+            values = np.abs(column.to_numpy(zero_copy_only=False))
+            if ((values >= 2.0**63) & (values < np.inf)).any():
+                found.add(name)
+    return found
+
+
+def _is_whole(file: DataFile, options: dict[str, Any], name: str) -> bool:
+    """Whether all values of the first block of a column are written as integers."""
+    csv, compute = map(importlib.import_module, ("pyarrow.csv", "pyarrow.compute"))
+    convert = csv.ConvertOptions(
+        include_columns=[name],
+        column_types={name: pa.string()},
+        strings_can_be_null=True,
+    )
+    with (
+        blaming(file),
+        csv.open_csv(file.open_text(), convert_options=convert, **options) as first,
+    ):
+        written = next(iter(first)).column(0).drop_null()
+    digits = compute.match_substring_regex(written, r"^\s*[+-]?[0-9]+\s*$")
+    return bool(compute.all(digits).as_py())
 
 
 def _read_as(field: pa.Field) -> pa.DataType:

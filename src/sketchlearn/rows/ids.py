@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.items import Keys
-from sketchlearn.rows.keys import Texts, integer_keys
+from sketchlearn.rows.keys import SIPHASH, KeyRecipe
 from sketchlearn.rows.kinds import RowsKind, kind_of
+from sketchlearn.rows.texts import Texts
 
 __all__ = ["Ids", "Place", "arrow_of", "ids_of", "keys_of", "listed_ids"]
 
@@ -80,15 +81,15 @@ class Ids:
             return Ids(self.values.part(start, stop))
         return Ids(self.values[start:stop])
 
-    def listed_keys(self) -> Keys:
+    def listed_keys(self, recipe: KeyRecipe = SIPHASH) -> Keys:
         """Keys of the values."""
         if isinstance(self.values, Texts):
-            return self.values.keys
-        return integer_keys(self.values)
+            return recipe.of_texts(self.values)
+        return recipe.of_integers(self.values)
 
-    def keys(self) -> Keys:
+    def keys(self, recipe: KeyRecipe = SIPHASH) -> Keys:
         """Key of each id."""
-        listed = self.listed_keys()
+        listed = self.listed_keys(recipe)
         return listed if self.codes is None else listed[self.codes]
 
 
@@ -101,14 +102,14 @@ def listed_ids(items: Any) -> list[Any]:
     return list(items)
 
 
-def keys_of(ids: Any) -> Keys:
+def keys_of(ids: Any, recipe: KeyRecipe = SIPHASH) -> Keys:
     """The 64-bit keys of ids, which are the same in every form they are given in.
 
     Parameters
     ----------
     ids : list, array, Series or Arrow array
-        Integers, texts or bytes. Integers are their own keys; texts have the hash of
-        their UTF-8 bytes that :mod:`sketchlearn.rows.keys` defines.
+        Integers, texts or bytes.
+    recipe : KeyRecipe
 
     Examples
     --------
@@ -117,18 +118,11 @@ def keys_of(ids: Any) -> Keys:
     >>> bool((keys_of(["a", "b"]) == keys_of(np.array([b"a", b"b"]))).all())
     True
     """
-    return ids_of(ids, Place("the ids")).keys()
+    return ids_of(ids, Place("the ids")).keys(recipe)
 
 
 def ids_of(data: Any, place: Place) -> Ids:
-    """A list, array or column as ids.
-
-    Parameters
-    ----------
-    data : list, tuple, 1-D array, Series, Arrow array or chunked array
-    place : Place
-        Where they are, for messages.
-    """
+    """A list, tuple, 1-D array or column as ids, whose place is for messages."""
     if isinstance(data, list | tuple):
         return _from_list(data, place)
     if isinstance(data, np.ndarray):
@@ -247,6 +241,8 @@ def _large_integers(data: Sequence[Any], place: Place) -> NDArray[np.uint64]:
             _refuse(place, position, "is no integer, and others are")
         if not -(2**63) <= value < 2**64:
             _refuse(place, position, "is an integer of more than 64 bits")
+        if value < 0:  # would have the key of 2**64 + value
+            _refuse(place, position, "is negative, and others are 2**63 or more")
     return np.array([int(value) % 2**64 for value in data], np.uint64)
 
 

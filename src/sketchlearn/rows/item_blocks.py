@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from sketchlearn.errors import RowsError
 from sketchlearn.rows.ids import Ids, Place, ids_of
 from sketchlearn.rows.items import ItemRows, Keys
-from sketchlearn.rows.keys import Texts
+from sketchlearn.rows.keys import SIPHASH, KeyRecipe, integer_keys
+from sketchlearn.rows.texts import Texts
 from sketchlearn.rows.vocabulary import Vocabulary, refuse_unknown
 
 __all__ = [
     "BLOCK_IDS",
+    "ROW_TYPES",
     "ItemBlock",
     "blocks_of_arrow",
     "blocks_of_dense",
@@ -36,6 +38,9 @@ __all__ = [
 
 BLOCK_IDS = 2**18
 """Ids that are converted and hashed together."""
+
+ROW_TYPES = (list, tuple, set, frozenset, range)
+"""What holds the ids of one row; arrays and columns hold those of many rows."""
 
 _BLOCK_OBJECTS = 2**15
 """Python objects converted together: looked at twice, they stay in the cache."""
@@ -80,45 +85,43 @@ class ItemBlock:
             return "counts"
         return "texts" if isinstance(self.ids.values, Texts) else "integers"
 
-    @property
-    def holds_once(self) -> bool:
-        """Whether no row can hold an item twice: one each, or zeros and ones."""
-        return self.starts is None or (self.is_table and self.values is None)
+    def items(
+        self,
+        vocabulary: Vocabulary | None = None,
+        recipe: KeyRecipe | None = SIPHASH,
+    ) -> ItemRows:
+        """The rows by the keys of their items, which the vocabulary has, if any.
 
-    def items(self, vocabulary: Vocabulary | None = None) -> ItemRows:
-        """The rows by the keys of their items, which the vocabulary has, if any."""
-        if self.is_table and vocabulary is not None and vocabulary.is_listed:
-            assert isinstance(self.ids.values, np.ndarray)
-            keys = vocabulary.keys[self.ids.values]
-            return ItemRows(keys, self.n_rows, self.starts, self.values)
-        if self.starts is not None:
-            keys = self.ids.keys()
-            self._require_known(keys, vocabulary)
-            return ItemRows(keys, self.n_rows, self.starts, self.values)
-        keys, times = self._tally(vocabulary)
-        self._require_known(keys, vocabulary)
-        return ItemRows(keys, self.n_rows, None, times)
-
-    def _tally(
-        self, vocabulary: Vocabulary | None
-    ) -> tuple[Keys, NDArray[np.int64] | None]:
-        """Items of a stream, and how many rows hold them where that is cheap to say."""
-        keys, codes = self.ids.listed_keys(), self.ids.codes
-        if codes is not None and len(keys) > 4 * len(codes):
+        Without a recipe the keys are positions in the vocabulary.
+        """
+        keys, codes = self._keys(vocabulary, recipe)
+        if codes is not None and (
+            self.starts is not None or len(keys) > 4 * len(codes)
+        ):
             keys, codes = keys[codes], None
-        if codes is not None:
-            times = np.bincount(codes, minlength=len(keys))
-            held = np.flatnonzero(times)
-            return keys[held], times[held]
-        if vocabulary is not None and vocabulary.is_listed:
-            return np.unique(keys, return_counts=True)
-        return keys, None
+        if codes is None:
+            return ItemRows(keys, self.n_rows, self.starts, self.values)
+        times = np.bincount(codes, minlength=len(keys))
+        held = np.flatnonzero(times)  # a stream, by how many rows hold each item
+        return ItemRows(keys[held], self.n_rows, None, times[held])
 
-    def _require_known(self, keys: Keys, vocabulary: Vocabulary | None) -> None:
-        if vocabulary is None or vocabulary.has_all(keys):
-            return
-        place = replace(self.place, starts=self.starts)
-        refuse_unknown(place, int(np.argmax(vocabulary.find(self.ids.keys()) < 0)))
+    def _keys(
+        self, vocabulary: Vocabulary | None, recipe: KeyRecipe | None
+    ) -> tuple[Keys, NDArray[np.int64] | None]:
+        """Keys of some items, and which of them each id is; one for each if None."""
+        ids, known = self.ids, vocabulary
+        if known is not None:
+            if self.is_table and known.is_listed:
+                assert isinstance(ids.values, np.ndarray)
+                return known.keys(recipe), integer_keys(ids.values).view(np.int64)
+            found = known.find(ids)
+            each = found if ids.codes is None else found[ids.codes]
+            if (each < 0).any():
+                place = replace(self.place, starts=self.starts)
+                refuse_unknown(place, int(np.argmax(each < 0)))
+            if known.is_listed:
+                return known.keys(recipe), each
+        return ids.listed_keys(recipe or SIPHASH), ids.codes
 
 
 def blocks_of_ids(
@@ -133,24 +136,18 @@ def blocks_of_ids(
 
 
 def blocks_of_rows(data: Sequence[Any], place: Place) -> Iterator[ItemBlock]:
-    """A list of rows, each a set, list, tuple or array of ids."""
+    """A list of rows, each a set, list or tuple of ids."""
     size = BLOCK_IDS // 8
     for first in range(0, len(data), size):
         part = data[first : first + size]
         for position, row in enumerate(part):
-            if not _is_row(row):
+            if not isinstance(row, ROW_TYPES):
                 _refuse_row(place, place.row + first + position, row)
         starts = np.zeros(len(part) + 1, np.int64)
         np.cumsum([len(row) for row in part], out=starts[1:])
         here = Place(place.source, place.row + first, starts)
         ids = ids_of(list(chain.from_iterable(part)), here)
         yield ItemBlock(ids, len(part), here, starts)
-
-
-def _is_row(row: Any) -> bool:
-    if isinstance(row, set | frozenset | list | tuple | range):
-        return True
-    return not isinstance(row, str | bytes) and len(getattr(row, "shape", ())) == 1
 
 
 def _refuse_row(place: Place, number: int, row: Any) -> NoReturn:

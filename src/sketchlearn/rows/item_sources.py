@@ -18,6 +18,7 @@ from sketchlearn.rows.datasets import from_engine
 from sketchlearn.rows.ids import Place, arrow_of
 from sketchlearn.rows.item_blocks import (
     BLOCK_IDS,
+    ROW_TYPES,
     ItemBlock,
     blocks_of_arrow,
     blocks_of_dense,
@@ -50,6 +51,8 @@ _TABLE_KINDS = {
 }
 
 _ALL_COLUMNS = row_options()
+
+_SINGLE_IDS = (str, bytes, int, np.integer)
 
 Column = str | int | None
 
@@ -125,6 +128,12 @@ def _list(data: Any, text: str) -> ItemSource:
     is_ids = isinstance(first, str | bytes) or not hasattr(first, "__len__")
     if isinstance(first, Mapping):
         _refuse(first)
+    if not is_ids and not isinstance(first, ROW_TYPES):
+        raise RowsError(
+            f"{text} of type {type(first).__name__} may be rows of items or batches of "
+            "ids. Nothing was added. Give rows as lists or sets (array.tolist()), and "
+            "batches one after the other (iter(data)) or as one array."
+        )
     blocks = blocks_of_ids if is_ids else blocks_of_rows
     text = f"{text} {'ids' if is_ids else 'rows'}"
     return ItemSource(
@@ -144,7 +153,8 @@ def _array(data: Any, is_column: bool, text: str | None = None) -> ItemSource:
     about = f"a {'column' if is_column else type(data).__name__} of {shape[0]}"
     about = text or about
     if str(getattr(data, "dtype", "")) == "object":
-        return _list(list(data), about)
+        cells = [one.tolist() if hasattr(one, "tolist") else one for one in data]
+        return _list(cells, about)
 
     def start(row: int) -> Iterator[ItemBlock]:
         place = Place(about, row)
@@ -245,7 +255,10 @@ def _counts(source: Source) -> ItemSource:
 
 
 def _batches(data: Iterable[Any], column: Column) -> ItemSource:
-    """Batches of any of these; or ids, or sets of ids, one after the other."""
+    """Batches of any of these; or ids, or rows of ids, one after the other.
+
+    The type of what comes tells which: the same as in a list.
+    """
     once = kind_of(data).is_read_once
     text = f"a {type(data).__name__} of batches"
     if once:
@@ -254,12 +267,14 @@ def _batches(data: Iterable[Any], column: Column) -> ItemSource:
     def start(row: int) -> Iterator[ItemBlock]:
         batches = iter(data)
         for number, batch in enumerate(batches):
-            if isinstance(batch, str | bytes | int | np.integer | set | frozenset):
+            if column is None and isinstance(batch, _SINGLE_IDS + ROW_TYPES):
                 rest = itertools.chain([batch], batches)
                 yield from _one_by_one(rest, f"a {type(data).__name__}", row)
                 return
             own = owned(batch, data)
             try:
+                if kind_of(own) in (RowsKind.BATCHES, RowsKind.ITERATOR):
+                    _refuse(own)
                 part = describe_items(own, column, None)
             except RowsError as error:
                 raise RowsError(f"batch {number}: {error}") from error
@@ -272,9 +287,18 @@ def _batches(data: Iterable[Any], column: Column) -> ItemSource:
 
 
 def _one_by_one(rows: Iterator[Any], text: str, row: int) -> Iterator[ItemBlock]:
-    while part := list(itertools.islice(rows, BLOCK_IDS)):
+    """Blocks of single ids, or of rows that hold so many together."""
+    part: list[Any] = []
+    held = 0
+    for one in rows:
+        is_row = isinstance(one, ROW_TYPES)
+        part.append(list(one) if is_row else one)  # who makes rows may reuse one
+        held += 1 + (len(one) if is_row else 0)
+        if held >= BLOCK_IDS:
+            yield from _list(part, text).start(row)
+            row, part, held = row + len(part), [], 0
+    if part:
         yield from _list(part, text).start(row)
-        row += len(part)
 
 
 def _refuse(data: Any) -> NoReturn:

@@ -102,7 +102,7 @@ class ItemBatches(OpenedRows):
         return None if self._fit else self._vocabulary
 
     def blocks(self) -> Iterator[ItemBlock]:
-        """The rows as they were given; ``block.items(declared)`` hashes them."""
+        """The rows as they were given; ``block.items(...)`` hashes them."""
         if self._source.once and self._is_spent:
             raise RowsError(
                 f"{self.source} was already read and cannot be read twice. Open it "
@@ -152,15 +152,15 @@ def open_items(
     ----------
     data : rows of items
         A stream of ids, one item a row: a list, tuple, NumPy array, Series, Arrow
-        array, or a generator of ids. Rows of several items: a list of sets, lists,
-        tuples or arrays of ids, a column of lists, or a generator of sets; an id that a
-        list has twice counts twice. With ``column``: a path, URL, glob, folder or list
+        array, or a generator of ids. Rows of several items: a list or a generator of
+        sets, lists or tuples of ids, or a column of lists; an id that a list has twice
+        counts twice. With ``column``: a path, URL, glob, folder or list
         of these of Parquet, CSV, JSON Lines or Arrow files, a frame, an Arrow table,
         reader or dataset, a polars LazyFrame, a query of DuckDB, ibis or Daft,
         anything with ``__arrow_c_stream__``. Counts of items: a SciPy sparse matrix,
         a 2-D array, or a table without ``column`` (one with a single column holds
-        ids). A generator or list of such batches; of a generator, each list or tuple
-        is a batch. A single text is a path, and a list of texts are ids where no
+        ids). A generator of arrays, columns or tables, each of which is a batch, or a
+        list of tables. A single text is a path, and a list of texts are ids where no
         ``column`` is named.
     column : str, or int for data without names
         The column of ids, or of lists of ids. Only it is read. Of a text file, ids are

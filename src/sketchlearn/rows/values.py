@@ -62,9 +62,10 @@ def to_floats(rows: Any, layout: ColumnLayout, where: Location) -> Floats:
             _fill(floats[:, start], column, where, index)
             start += 1
         else:
-            codes = _codes(column, known, where, index)
+            codes, missing = _codes(column, known, where, index)
             floats[:, start : start + len(known)] = 0
             floats[np.arange(len(rows)), start + codes] = 1
+            floats[missing, start : start + len(known)] = np.nan
             start += len(known)
     return floats
 
@@ -145,8 +146,8 @@ def _fill(target: Floats, column: pa.Array, where: Location, index: int) -> None
 
 def _codes(
     column: pa.Array, known: pa.Array, where: Location, index: int
-) -> NDArray[np.int64]:
-    """Position of each value among the known categories."""
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Position of each value among the known categories, and which are missing."""
     name = "" if where.columns is None else where.columns[index]
     try:
         codes = _find(column, known)
@@ -157,13 +158,32 @@ def _codes(
             f"values of that type in encodings={{{name!r}: [...]}}."
         ) from error
     unknown = codes < 0
-    if unknown.any():
+    missing = unknown & _missing(column) if unknown.any() else unknown
+    if (unknown & ~missing).any():
         raise RowsError(
-            f"{where.cell(int(unknown.argmax()), index)}: holds a value outside the "
-            "declared categories, or none. Nothing was added. Complete "
+            f"{where.cell(int((unknown & ~missing).argmax()), index)}: holds a value "
+            "outside the declared categories. Nothing was added. Complete "
             f"encodings={{{name!r}: [...]}}, or leave such rows out beforehand."
         )
-    return codes
+    return np.where(missing, 0, codes), missing
+
+
+def _missing(column: pa.Array) -> NDArray[np.bool_]:
+    """Which categories are missing: null, NaN or, as in text files, an empty text."""
+    compute = importlib.import_module("pyarrow.compute")
+    if pa.types.is_dictionary(column.type):
+        listed = np.append(_missing(column.dictionary), True)
+        places = column.indices.cast(pa.int64()).fill_null(-1)  # the appended True
+        found: NDArray[np.bool_] = listed[places.to_numpy(zero_copy_only=False)]
+        return found
+    missing = np.array(compute.is_null(column, nan_is_null=True), np.bool_)
+    if any(is_text(column.type) for is_text in _IS_TEXT):
+        lengths = compute.binary_length(column.cast(pa.large_string())).fill_null(0)
+        missing |= np.asarray(lengths) == 0
+    return missing
+
+
+_IS_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def _find(column: pa.Array, known: pa.Array) -> NDArray[np.int64]:

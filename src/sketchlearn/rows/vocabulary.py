@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sketchlearn.errors import RowsError, quote
 from sketchlearn.rows.ids import Ids, Place, arrow_of, ids_of
 from sketchlearn.rows.items import Keys
-from sketchlearn.rows.keys import Texts, integer_keys
+from sketchlearn.rows.keys import ItemKey, KeyRecipe, integer_keys
+from sketchlearn.rows.texts import Texts
 
 __all__ = ["Vocabulary", "VocabularyFit"]
 __public__ = ["Vocabulary"]
@@ -66,13 +67,11 @@ class Vocabulary:
             raise RowsError("a vocabulary has at least 1 item; got an empty list.")
         listed = _listed(declared, ids, place)
         object.__setattr__(self, "declared", listed)
-        object.__setattr__(self, "keys", ids.keys())
-        twice = np.flatnonzero(np.diff(self.keys[self._order]) == 0)
-        if len(twice):
-            one, other = np.sort(self._order[twice[0] : twice[0] + 2]).tolist()
+        twice = _twice(self._lookup, self._order)
+        if twice is not None:
             raise RowsError(
-                f"items {one} and {other} of the vocabulary are the same, or have the "
-                "same 64-bit key. Name every item once."
+                f"items {twice[0]} and {twice[1]} of the vocabulary are the same. Name "
+                "every item once."
             )
 
     def __len__(self) -> int:
@@ -92,18 +91,61 @@ class Vocabulary:
         """Whether ids were listed; their keys are then no positions."""
         return not isinstance(self.declared, int)
 
+    @property
+    def ids(self) -> Ids:
+        """All items, in order."""
+        if isinstance(self.declared, int):
+            return Ids(np.arange(self.declared))
+        return ids_of(self.declared, Place("the vocabulary"))
+
+    def keys(self, recipe: KeyRecipe | None) -> Keys:
+        """What a map knows the items by, in order: positions if it has no recipe.
+
+        Raises
+        ------
+        RowsError
+            If two different items have one key.
+        """
+        name = "" if recipe is None else recipe.name
+        if name not in self._keys:
+            keys = np.arange(len(self), dtype=np.uint64)
+            if recipe is not None:
+                keys = self.ids.keys(recipe)
+            twice = _twice(keys, np.argsort(keys)) if self.is_listed else None
+            if twice is not None:
+                raise RowsError(
+                    f"items {twice[0]} and {twice[1]} of the vocabulary are different "
+                    "and have the same 64-bit key, as somebody may have wanted: they "
+                    "would be counted as one. Nothing was added. Hash items with a "
+                    "secret key (key=ItemKey.generate()), or leave one of them out."
+                )
+            self._keys[name] = keys
+        return self._keys[name]
+
     @cached_property
-    def keys(self) -> Keys:
-        """Key of each item, in order."""
-        return np.arange(len(self), dtype=np.uint64)
+    def _keys(self) -> dict[str, Keys]:
+        return {}
+
+    @cached_property
+    def _lookup(self) -> Keys:
+        """Hashes to find listed items by, under a key that nobody can know.
+
+        Two names are the same if these are: what anyone makes in advance does not
+        fit, and chance has 2**-64.
+        """
+        return _lookup_keys(self.ids, self._salt)
+
+    @cached_property
+    def _salt(self) -> KeyRecipe:
+        return _salt()
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
-        return np.argsort(self.keys)
+        return np.argsort(self._lookup)
 
     @cached_property
     def _sorted(self) -> Keys:
-        return self.keys[self._order]
+        return self._lookup[self._order]
 
     @property
     def items(self) -> Sequence[Item]:
@@ -124,40 +166,67 @@ class Vocabulary:
     def positions_of(self, ids: Any) -> NDArray[np.int64]:
         """Position of each id; one that is not in the vocabulary is refused."""
         place = Place("the ids")
-        keys = ids_of(ids, place).keys()
-        found = self.find(keys)
+        asked = ids_of(ids, place)
+        found = self.find(asked)
+        found = found if asked.codes is None else found[asked.codes]
         if (found < 0).any():
             refuse_unknown(place, int(np.argmax(found < 0)))
         return found
 
-    def has_all(self, keys: Keys) -> bool:
-        """Whether every key is that of an item."""
-        if not self.is_listed:
-            return not len(keys) or int(keys.max()) < len(self)
-        return bool((self.find(keys) >= 0).all())
-
     def equals(self, other: Vocabulary) -> bool:
         """Whether another one has the same items in the same order."""
-        return np.array_equal(self.keys, other.keys)
+        if len(self) != len(other) or not (self.is_listed or other.is_listed):
+            return len(self) == len(other)
+        found = self.find(other.ids)
+        found = found if other.ids.codes is None else found[other.ids.codes]
+        return np.array_equal(found, np.arange(len(self)))
 
     def joined(self, other: Vocabulary) -> Vocabulary:
         """These items, then those of another one that are new."""
         if not other.is_listed:
             return other
-        new = np.flatnonzero(self.find(other.keys) < 0)
+        new = np.flatnonzero(self.find(other.ids) < 0)
         if not len(new):
             return self
         is_learned = self.is_learned or other.is_learned
         return Vocabulary([*self.items, *other.take(new)], is_learned)
 
-    def find(self, keys: Keys) -> NDArray[np.int64]:
-        """Position of each key, or -1."""
+    def find(self, ids: Ids) -> NDArray[np.int64]:
+        """Position of each of the values of some ids, or -1."""
+        if isinstance(ids.values, Texts) != self._is_text:
+            return np.full(len(ids.values), -1, np.int64)
         if not self.is_listed:
+            keys = ids.listed_keys()
             inside = keys < np.uint64(len(self))
             return np.where(inside, keys, np.uint64(0)).view(np.int64) - ~inside
+        keys = _lookup_keys(ids, self._salt)
         places = np.searchsorted(self._sorted, keys)
         found = self._order[np.minimum(places, len(self) - 1)]
-        return np.where(self.keys[found] == keys, found, -1)
+        return np.where(self._lookup[found] == keys, found, -1)
+
+    @property
+    def _is_text(self) -> bool:
+        return self.is_listed and not pa.types.is_integer(self.declared.type)
+
+
+def _salt() -> KeyRecipe:
+    return KeyRecipe.under(ItemKey.generate())
+
+
+def _lookup_keys(ids: Ids, salt: KeyRecipe) -> Keys:
+    """Hashes of the values of ids that tell different ones apart."""
+    if isinstance(ids.values, Texts):
+        return salt.of_texts(ids.values)
+    return integer_keys(ids.values)
+
+
+def _twice(keys: Keys, order: NDArray[np.int64]) -> list[int] | None:
+    """Positions of the first two keys that are equal, if any are."""
+    same = np.flatnonzero(np.diff(keys[order]) == 0)
+    if not len(same):
+        return None
+    pair: list[int] = np.sort(order[same[0] : same[0] + 2]).tolist()
+    return pair
 
 
 def _listed(declared: Any, ids: Ids, place: Place) -> pa.Array:
@@ -197,11 +266,11 @@ class VocabularyFit:
     """
 
     def __init__(self) -> None:
-        self._known = np.zeros(0, np.uint64)
+        self._salt, self._known = _salt(), np.zeros(0, np.uint64)
         self._texts: list[bytes] = []
         self._integers: list[Keys] = []
         self._is_text: bool | None = None
-        self._is_unsigned = False
+        self._is_unsigned = self._is_negative = False
 
     def add(self, ids: Ids) -> None:
         """Look at some ids, all of the kind of those before."""
@@ -214,7 +283,7 @@ class VocabularyFit:
                 "all of them as one kind."
             )
         self._is_text = is_text
-        keys = ids.listed_keys()
+        keys = _lookup_keys(ids, self._salt)
         used = np.arange(len(keys)) if ids.codes is None else _in_order(ids.codes)
         new = used[~np.isin(keys[used], self._known)]
         _, firsts = np.unique(keys[new], return_index=True)
@@ -225,8 +294,15 @@ class VocabularyFit:
         if isinstance(ids.values, Texts):
             self._texts += ids.values.take(new)
         else:
-            self._is_unsigned |= ids.values.dtype.kind == "u"
-            self._integers.append(integer_keys(ids.values[new]))
+            found = ids.values[new]
+            self._is_unsigned |= bool(found.max() >= 2**63)
+            self._is_negative |= bool(found.min() < 0)
+            if self._is_unsigned and self._is_negative:
+                raise RowsError(
+                    "some ids are negative and some are 2**63 or more: two may "
+                    "have the same 64 bits. Nothing was added. Give them as texts."
+                )
+            self._integers.append(integer_keys(found))
 
     def vocabulary(self) -> Vocabulary:
         """All items so far; texts as text where all of them are."""

@@ -13,7 +13,7 @@ from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["AbstractItemSource", "listed_vocabulary"]
+__all__ = ["AbstractItemSource", "require_items"]
 
 
 class AbstractItemSource(OpenedRows):
@@ -29,14 +29,6 @@ class AbstractItemSource(OpenedRows):
     def vocabulary(self) -> Vocabulary | None:
         """The items: as declared, or as found by sketching; None while open."""
 
-    @property
-    @abstractmethod
-    def hold_once(self) -> bool:
-        """Whether no row that was sketched holds an item twice, as far as is known.
-
-        Known of ids and of tables of zeros and ones.
-        """
-
     @abstractmethod
     def sketch(
         self, feature_map: AbstractFeatureMap, *, pooling: str = "mean"
@@ -48,26 +40,21 @@ class AbstractItemSource(OpenedRows):
         """
 
 
-def listed_vocabulary(
-    batches: ItemBatches, item_map: AbstractItemMap
-) -> Vocabulary | None:
-    """The vocabulary whose positions a map takes, if it takes positions.
+def require_items(batches: ItemBatches, item_map: AbstractItemMap) -> None:
+    """Refuse rows of another number of items than a map takes.
 
     Raises
     ------
     FeatureMapMismatch, RowsError
         If the rows have another number of items than the map.
     """
-    n_items, declared = batches.n_items, batches.declared
-    if item_map.n_features == OPEN_VOCABULARY:
-        return None
-    if n_items is None:
-        return None
-    if declared is None:
+    n_items = batches.n_items
+    if item_map.n_features == OPEN_VOCABULARY or n_items is None:
+        return
+    if batches.declared is None:
         require_width(n_items, item_map.n_features, batches.source)
     elif n_items != item_map.n_features:
         raise FeatureMapMismatch(
             f"the map has {item_map.n_features} items, and the vocabulary of "
             f"{batches.source} has {n_items}. Nothing was added. Give both the same."
         )
-    return declared if declared is not None and declared.is_listed else None

@@ -17,7 +17,7 @@ from sketchlearn.rows.item_blocks import BLOCK_IDS, ItemBlock
 from sketchlearn.rows.items import ItemRows, Keys
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary
-from sketchlearn.sketching.item_source import AbstractItemSource, listed_vocabulary
+from sketchlearn.sketching.item_source import AbstractItemSource, require_items
 from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.pooling.base import AbstractPooling, require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
@@ -49,7 +49,6 @@ class LocalItems(AbstractItemSource):
     def __init__(self, batches: ItemBatches) -> None:
         self.batches = batches
         self.kind = ""  # what items are named by, once they are read
-        self._hold_once = False
 
     @property
     @override
@@ -63,11 +62,6 @@ class LocalItems(AbstractItemSource):
 
     @property
     @override
-    def hold_once(self) -> bool:
-        return self._hold_once
-
-    @property
-    @override
     def is_repeatable(self) -> bool:
         return self.batches.is_repeatable
 
@@ -77,16 +71,16 @@ class LocalItems(AbstractItemSource):
     ) -> Sketch:
         item_map, pool = require_item_map(feature_map), get_pooling(pooling)
         item_map.require_current()
-        listed = listed_vocabulary(self.batches, item_map)
+        require_items(self.batches, item_map)
         known = self._known_to(item_map)
         count = 0
         with RowThreads(self.batches.n_jobs) as threads:
-            workers = [_Worker(pool, item_map, listed) for _ in range(threads.count)]
+            workers = [_Worker(pool, item_map) for _ in range(threads.count)]
             numbered = _Numbered(self.batches, known)
             for n_rows in threads.map_parts(workers, with_progress(numbered)):
                 count += n_rows
             rests = [worker.rest() for worker in workers]
-        self._hold_once, self.kind = numbered.hold_once, numbered.kind
+        self.kind = numbered.kind
         totals = [total for total in rests if total is not None]
         total = reduce(pool.combine, totals)
         if numbered.is_learned:
@@ -128,13 +122,11 @@ class _Numbered:
     def __init__(self, batches: ItemBatches, known: Vocabulary | None) -> None:
         self.n_rows, self.progress = batches.n_rows, batches.progress
         self._batches, self._known = batches, known
-        self.hold_once, self.kind = True, ""
-        self.is_learned = False
+        self.kind, self.is_learned = "", False
 
     def __iter__(self) -> Iterator[_Part]:
         row = 0
         for block in self._batches.blocks():
-            self.hold_once &= block.holds_once
             self.is_learned |= block.is_learned
             self.kind = block.kind if len(block.ids) else self.kind
             yield _Part(block, row, self._known)
@@ -148,23 +140,15 @@ class _Worker:
     Sums of streams need to know only how often each item comes.
     """
 
-    def __init__(
-        self,
-        pooling: AbstractPooling,
-        item_map: AbstractItemMap,
-        listed: Vocabulary | None,
-    ) -> None:
-        self._pooling, self._map, self._listed = pooling, item_map, listed
+    def __init__(self, pooling: AbstractPooling, item_map: AbstractItemMap) -> None:
+        self._pooling, self._map = pooling, item_map
         self._tally = StreamTally() if pooling.is_linear else None
         self._total: Int128Array | None = None
         self._waiting: list[Keys] = []
 
     def __call__(self, part: _Part) -> int:
         """Add a block of rows; how many they are."""
-        rows = part.block.items(part.known)
-        if self._listed is not None:
-            positions = self._listed.find(rows.keys).view(np.uint64)
-            rows = ItemRows(positions, rows.n_rows, rows.starts, rows.values)
+        rows = part.block.items(part.known, self._map.row_recipe)
         if self._tally is None or not rows.is_stream or rows.values is not None:
             self._add(rows, part.first_row)
         elif not self._tally.add(rows):

@@ -83,7 +83,7 @@ def _misfit(
     values: NDArray[Any], edges: NDArray[np.float64], below: NDArray[np.float64]
 ) -> bool:
     """Whether values are below edges another part of the time than they should."""
-    common = np.minimum(below, 1 - below) * len(values) >= 50
+    common = np.minimum(below, 1 - below) * len(values) >= 25
     found = np.searchsorted(edges[common], values, side="right")
     counts = np.bincount(found, minlength=common.sum() + 1)
     expected = np.diff(below[common], prepend=0.0, append=1.0) * len(values)

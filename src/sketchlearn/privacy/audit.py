@@ -19,12 +19,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.errors import PrivacyError, PrivacyWarning
+from sketchlearn.errors import PrivacyError, PrivacyWarning, SketchlearnError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import clipped
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.privacy.game import play
-from sketchlearn.privacy.inspection import CHECKS, Check, Subject, sketch_of
+from sketchlearn.privacy.inspection import CHECKS, Subject, sketch_of
 from sketchlearn.privacy.mechanisms import require_budget
 from sketchlearn.privacy.planned import plan_release
 
@@ -43,6 +43,20 @@ Releaser = Callable[[NDArray[np.floating], int], NDArray[np.float64]]
 FEWEST_RELEASES = 1000
 """With fewer, the bounds say nothing even if there is no noise at all: at 500 in each
 half, none can be more than log(500 / 19.1) = 3.3."""
+
+
+@final
+@dataclass(frozen=True)
+class Check:
+    """One part of an audit: what is wrong, if anything, and what would be found."""
+
+    name: str
+    fault: str | None
+    power: str
+
+    def __str__(self) -> str:
+        found = "no fault" if self.fault is None else f"BROKEN: {self.fault}"
+        return f"{self.name}: {found}; {self.power}"
 
 
 @final
@@ -149,15 +163,34 @@ def audit(
         )
     checks: tuple[Check, ...] = ()
     if isinstance(releaser, AbstractFeatureMap):
-        subject = Subject(releaser, rows, canary, epsilon, delta, n_releases)
-        checks = tuple(check(subject) for check in CHECKS)
+        checks = _inspect(Subject(releaser, rows, canary, epsilon, delta, n_releases))
         releaser = released_totals(releaser, epsilon=epsilon, delta=delta)
-    without = np.asarray(releaser(rows, n_releases), np.float64)
-    added = np.concatenate([rows, canary[None]])
-    with_canary = np.asarray(releaser(added, n_releases), np.float64)
-    _require_tables(without, with_canary, n_releases)
-    found = play(without, with_canary, delta, gaussian=gaussian)
+    try:
+        without = np.asarray(releaser(rows, n_releases), np.float64)
+        added = np.concatenate([rows, canary[None]])
+        with_canary = np.asarray(releaser(added, n_releases), np.float64)
+        _require_tables(without, with_canary, n_releases)
+        found = play(without, with_canary, delta, gaussian=gaussian)
+    except SketchlearnError:
+        if all(check.fault is None for check in checks):
+            raise
+        found = 0.0, 0.0, "checks below alone: the game could not be played"
     return AuditReport(epsilon, delta, *found, n_releases, checks)
+
+
+def _inspect(subject: Subject) -> tuple[Check, ...]:
+    """Make every check. One that cannot be made to the end has found a fault."""
+    subject.plan()  # what cannot be released at all is refused, and not inspected
+    sketch_of(subject.feature_map, subject.canary[None])
+    found = []
+    for name, check in CHECKS.items():
+        try:
+            fault, power = check(subject)
+        except Exception as error:
+            said = f": {error}" if isinstance(error, SketchlearnError) else ""
+            fault, power = f"{type(error).__name__}{said}", "was not made to the end"
+        found.append(Check(name, fault, power))
+    return tuple(found)
 
 
 def _require_tables(

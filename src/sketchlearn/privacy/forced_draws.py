@@ -18,6 +18,7 @@ import decimal
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from typing import Self, final
 
 from sketchlearn.errors import PrivacyError
@@ -189,7 +190,7 @@ def _script_of_one(coins: Coins) -> _Script:
         toss /= exp_minus(Fraction(1))
     if size == 1:
         size = yield bytes([coins.negative])
-        for word in _words(coins.accept):
+        for word in islice(_words(coins.accept), 64):  # enough for 70 sigma
             size = yield _pack([word])
 
 

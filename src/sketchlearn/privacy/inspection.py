@@ -40,7 +40,7 @@ from sketchlearn.rows.open_rows import open_rows
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.sketch import Sketch
 
-__all__ = ["CHECKS", "Check", "Subject", "sketch_of"]
+__all__ = ["CHECKS", "Subject", "sketch_of"]
 
 WAYS: tuple[dict[str, Any], ...] = (
     {},
@@ -63,22 +63,11 @@ MOST_NUMBERS = 2_000_000
 FORCED = (1, 2, 4, 5, 6, 8, 12, 20, 30)
 """Multiples of σ beyond which the sampler is led by a third of σ, on both sides."""
 
-_SLACK = 1 + 1e-5
+_Finding = tuple[str | None, str]
+"""What is wrong, or None; and what would have been found."""
+
+_DELTA_SLACK = 1 + 1e-5
 """What rounding here may add to δ."""
-
-
-@final
-@dataclass(frozen=True)
-class Check:
-    """One part of an audit: what is wrong, if anything, and what would be found."""
-
-    name: str
-    fault: str | None
-    power: str
-
-    def __str__(self) -> str:
-        found = "no fault" if self.fault is None else f"BROKEN: {self.fault}"
-        return f"{self.name}: {found}; {self.power}"
 
 
 @final
@@ -129,7 +118,7 @@ def sketch_of(feature_map: AbstractFeatureMap, rows: NDArray[np.floating]) -> Sk
     return LocalRows(open_rows(rows, progress=False)).sketch(feature_map)
 
 
-def check_bound(subject: Subject) -> Check:
+def check_bound(subject: Subject) -> _Finding:
     """Rows alone are within the bound, and together they are the sum of themselves."""
     steps, accepted, longest = subject.sketch.features.norm_steps, [], 0
     total = [0] * subject.sketch.size
@@ -148,44 +137,47 @@ def check_bound(subject: Subject) -> Check:
         fault = "a row moves the sum by more than the norm bound"
     part = isqrt(longest) / max(steps, 1)
     power = f"{len(accepted)} rows were tried, the longest at {part:.4f} of the bound"
-    return Check("bound of a row", fault, power)
+    return fault, power
 
 
-def check_calibration(subject: Subject) -> Check:
+def check_calibration(subject: Subject) -> _Finding:
     """The noise that is stated is enough, in every way, and the same for all rows."""
     power = f"finds a delta 0.001% too large in {len(subject.ways)} ways to release"
     for way in subject.ways:
         for fault in _misstatements(subject, way):
-            return Check("calibration", f"{fault}, {_said(way)}", power)
-    return Check("calibration", None, power)
+            return f"{fault}, {_said(way)}", power
+    return None, power
 
 
-def check_ledger(subject: Subject) -> Check:
+def check_ledger(subject: Subject) -> _Finding:
     """A release is charged what it states, once, and refused beyond the cap."""
     power = "finds any charge but that of the statement"
     for way in subject.ways:
         private, book = subject.release(**way)
+        stated = replace(private.statement, lineage=None)
         if not _is_paid(private.statement, book):
-            return Check("ledger", f"another charge than stated, {_said(way)}", power)
+            return f"another charge than stated, {_said(way)}", power
+        if stated != subject.plan(**way).statement:
+            return f"another statement than planned, {_said(way)}", power
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path, promise = Path(folder) / "audit.ledger", subject.promise
         private = release(subject.sketch, ledger=Ledger(path, **promise), **promise)
         try:
             release(subject.sketch, ledger=path, **promise)
-            return Check("ledger", "a release beyond the cap was granted", power)
+            return "a release beyond the cap was granted", power
         except BudgetExceeded:
             paid = _is_paid(private.statement, Ledger.open(path))
-    return Check("ledger", None if paid else "another charge in the file", power)
+    return None if paid else "another charge in the file", power
 
 
-def check_single(subject: Subject) -> Check:
+def check_single(subject: Subject) -> _Finding:
     """Releases drawn as users draw them, one by one and by label."""
     power = _finds(ONE_BY_ONE * (subject.sketch.size + 1))
     for way in subject.ways:
         drawn = [subject.release(**way)[0] for _ in range(ONE_BY_ONE)]
         fault = _fault_of(drawn, subject.plan(**way))
         if fault is not None:
-            return Check("single releases", f"{fault}, {_said(way)}", power)
+            return f"{fault}, {_said(way)}", power
     plan, noise = subject.plan(), []
     for _ in range(ONE_BY_ONE):
         terms = {"ledger": Ledger.ephemeral(**subject.promise), **subject.promise}
@@ -193,10 +185,10 @@ def check_single(subject: Subject) -> Check:
             both = release_by_label({0: subject.sketch}, labels=[0, 1], **terms)
         noise.append(_noise(both[0].total, plan) + both[1].total.to_ints())
     fault = noise_fault(noise, _sigma(plan))
-    return Check("single releases", fault and f"{fault}, by label", power)
+    return fault and f"{fault}, by label", power
 
 
-def check_noise(subject: Subject) -> Check:
+def check_noise(subject: Subject) -> _Finding:
     """Many draws of every way, and of the share of a party."""
     width = subject.sketch.size + 1
     n = min(subject.n_releases, max(MOST_NUMBERS // width, ONE_BY_ONE))
@@ -205,14 +197,14 @@ def check_noise(subject: Subject) -> Check:
         plan = subject.plan(**way)
         fault = _fault_of(plan.draw(os.urandom, n), plan)
         if fault is not None:
-            return Check("noise", f"{fault}, {_said(way)}", power)
+            return f"{fault}, {_said(way)}", power
     share = subject.plan(among=AMONG)
     noise = [_draw(share, os.urandom) for _ in range(ONE_BY_ONE)]
     fault = noise_fault(noise, _sigma(share))
-    return Check("noise", fault and f"{fault}, in the share of a party", power)
+    return fault and f"{fault}, in the share of a party", power
 
 
-def check_tails(subject: Subject) -> Check:
+def check_tails(subject: Subject) -> _Finding:
     """The samplers are led to far values, and give them as often as they must."""
     power = f"finds any law that is off by 2**-39, up to {FORCED[-1]} sigma"
     phi = clipped(MomentFeatures(1, order="mean"), norm_bound=1.0)
@@ -236,27 +228,26 @@ def check_tails(subject: Subject) -> Check:
         ]
         faults.append(forced_count_fault(rate, counted, round(third / rate / 3)))
         for fault in filter(None, faults):
-            return Check("far tails", f"{fault}: {third / 3:.1f} sigma", power)
-    return Check("far tails", None, power)
+            return f"{fault}: {third / 3:.1f} sigma", power
+    return None, power
 
 
-CHECKS: tuple[Callable[[Subject], Check], ...] = (
-    check_bound,
-    check_calibration,
-    check_ledger,
-    check_single,
-    check_noise,
-    check_tails,
-)
-"""Every part of an inspection, the quick ones first."""
+CHECKS: dict[str, Callable[[Subject], _Finding]] = {
+    "bound of a row": check_bound,
+    "calibration": check_calibration,
+    "ledger": check_ledger,
+    "single releases": check_single,
+    "noise": check_noise,
+    "far tails": check_tails,
+}
 
 
 def _misstatements(subject: Subject, way: dict[str, Any]) -> Iterator[str]:
     """Everything that is wrong with the statement of a way to release."""
-    statement = subject.release(**way)[0].statement
+    statement = subject.plan(**way).statement
     epsilon = subject.epsilon - statement.count_epsilon
     moved = _largest_move(subject.feature_map, statement)
-    if _delta(moved / statement.sigma_int, epsilon) > subject.delta * _SLACK:
+    if _delta(moved / statement.sigma_int, epsilon) > subject.delta * _DELTA_SLACK:
         yield "too little noise for the promise"
     if statement.mu2 < (moved / statement.sigma_int) ** 2 * (1 - 1e-12):
         yield "a price below that of the noise"
@@ -267,10 +258,10 @@ def _misstatements(subject: Subject, way: dict[str, Any]) -> Iterator[str]:
     more = np.concatenate([subject.rows, subject.canary[None]])
     for rows in (subject.rows[:1], more):
         plan = subject.plan(sketch_of(subject.feature_map, rows), **way)
-        if plan.statement != replace(statement, lineage=None):
+        if plan.statement != statement:
             yield "noise that depends on the rows"
     honest = sqrt(AMONG[1]) * _sigma(subject.plan(among=AMONG, **way))
-    if _delta(moved / honest, epsilon) > subject.delta * _SLACK:
+    if _delta(moved / honest, epsilon) > subject.delta * _DELTA_SLACK:
         yield "too little noise in the shares of honest parties"
 
 

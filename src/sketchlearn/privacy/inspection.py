@@ -57,7 +57,7 @@ AMONG = (3, 2)
 ONE_BY_ONE = 200
 """Releases of each way that are drawn as users draw them, each with a ledger."""
 
-MOST_NUMBERS = 2_000_000
+MOST_NUMBERS = 400_000
 """Of one way, that are drawn at once: of wide maps there are fewer releases."""
 
 FORCED = (1, 2, 4, 5, 6, 8, 12, 20, 30)

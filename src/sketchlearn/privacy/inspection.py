@@ -325,7 +325,11 @@ def _searched_rows(
     values = [0.0, 1.0, -1.0, 0.5 + 2.0**-20, 1.5 + 2.0**-20, 100.0]
     random = [rng.normal(size=(40, width)) * scale for scale in (0.1, 1.0, 30.0)]
     both = np.concatenate([*scaled, *random])
-    return np.concatenate([both, -both, rng.choice(values, (60, width))])
+    mixed = rng.choice(values, (60, width))
+    alike = rng.choice(values, (200, 1)) * (
+        rng.random((200, width)) < rng.random((200, 1))
+    )
+    return np.concatenate([both, -both, mixed, alike])
 
 
 def _finds(numbers: int) -> str:

@@ -1,16 +1,21 @@
-"""Attacks on the noise: ten million draws against the distribution they claim.
+"""Attacks on the noise: ten million draws, and far values that no one would draw.
 
 Small noise by a chi-square test of every integer, large noise by a Kolmogorov-Smirnov
-test and by its lowest bit. A break is a p-value below 1e-6.
+test and by its lowest bit: a break is a p-value below 1e-6. Far values, up to 40 sigma,
+are forced by the bytes that lead to them: a break is one that does not come out, or
+that comes out with a coin above its probability by a part of 2**-39.
 
 usage: python3 dev.py run benchmarks/attacks/sampler.py
 """
+
+from functools import partial
 
 import numpy as np
 from scipy import stats
 from tally import run
 
-from sketchlearn.privacy.noise import discrete_gaussian
+from sketchlearn.privacy.forced_draws import forced_fault
+from sketchlearn.privacy.noise import VECTOR_LIMIT, discrete_gaussian
 
 ALPHA = 1e-6
 SMALL, LARGE = [1, 2, 5, 10], [2**31, 2**46]
@@ -54,5 +59,32 @@ def large_noise_has_another_distribution():
     return n * len(LARGE), breaks
 
 
+def fed(sigma, source):
+    return discrete_gaussian(sigma, 1, random_bytes=source)
+
+
+def a_far_value_is_drawn_too_seldom_or_too_often():
+    rng, trials, breaks = np.random.default_rng(), 0, 0
+    for sigma in [
+        *SMALL,
+        *LARGE,
+        2**52 + 1,
+        VECTOR_LIMIT,
+        VECTOR_LIMIT + 1,
+        2**60,
+        2**67,
+    ]:
+        for multiple in [*range(1, 25), 30, 40]:
+            value = multiple * sigma + int(rng.integers(1, min(sigma, 2**62) + 1))
+            for signed in (value, -value):
+                trials += 1
+                breaks += forced_fault(sigma, partial(fed, sigma), signed) is not None
+    return trials, breaks
+
+
 if __name__ == "__main__":
-    run(small_noise_has_another_distribution, large_noise_has_another_distribution)
+    run(
+        a_far_value_is_drawn_too_seldom_or_too_often,
+        small_noise_has_another_distribution,
+        large_noise_has_another_distribution,
+    )

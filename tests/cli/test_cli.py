@@ -225,7 +225,11 @@ def test_release_spends_a_ledger_and_audit_finds_nothing(folder):
     assert "nothing was released" in again.stderr
     assert "epsilon" in run("inspect", "p.sketch").stdout
     assert run("merge", "p.sketch", "jan.sketch", "-o", "m.sketch").exit_code == 1
-    assert run("audit", "--releases", "1000").exit_code == 0
+    audited = run("audit", "--releases", "1000", "--json")
+    assert audited.exit_code == 0, audited.output
+    found = json.loads(audited.stdout)
+    assert found["passed"] is True
+    assert [check["fault"] for check in found["checks"]] == [None] * 6
 
 
 def test_map_files_are_told_from_sketches(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -85,10 +86,10 @@ def release(
 )
 @JSON
 def audit(epsilon: float, delta: float, releases: int, as_json: bool) -> None:
-    """Play the privacy game against this installation's own release."""
+    """Inspect this installation's own release, and play the privacy game."""
     report = lazy("privacy.audit").audit_installation(epsilon, delta, releases)
     if as_json:
-        click.echo(json.dumps({**vars(report), "passed": report.passed}))
+        click.echo(json.dumps({**asdict(report), "passed": report.passed}))
     else:
         click.echo(str(report))
     if not report.passed:

@@ -22,8 +22,9 @@ __all__ = ["VECTOR_LIMIT", "RandomBytes", "discrete_gaussian", "discrete_laplace
 RandomBytes = Callable[[int], bytes]
 
 VECTOR_LIMIT = 2**56
-"""Largest sigma of the vectorised sampler; beyond, samples are drawn one by one. Draws
-of up to 45 sigma stay within int64."""
+"""Largest sigma of the vectorised sampler; beyond, samples are drawn one by one. Up to
+it, draws of 63 sigma and more stay within int64; larger ones, of which there is one in
+1e889, are made smaller."""
 
 WINDOW = 2.0**-32
 """Coins closer to their threshold than this are decided exactly. The float64 values of
@@ -101,7 +102,7 @@ def _laplace_vector(t: int, size: int, random_bytes: RandomBytes) -> NDArray[np.
     u = u[keep]
     v = _geometric(_words(len(u), random_bytes), random_bytes)
     negative = (_words(len(u), random_bytes) & np.uint64(1)).astype(bool)
-    magnitude: NDArray[np.int64] = u + t * v
+    magnitude: NDArray[np.int64] = u + t * np.minimum(v, 2**62 // t)
     valid = ~(negative & (magnitude == 0))
     signed = np.where(negative, -magnitude, magnitude)
     return np.asarray(signed[valid], np.int64)

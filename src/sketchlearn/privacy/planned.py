@@ -147,7 +147,7 @@ class PlannedRelease:
         for start in range(0, n * m, m):
             pairs = zip(exact, noise[start : start + m], strict=True)
             total = Int128Array.from_ints(value + shift for value, shift in pairs)
-            count = self._draw_count(random_bytes)
+            count = self.draw_count(random_bytes)
             drawn.append(
                 PrivateSketch(
                     total=total,
@@ -159,6 +159,18 @@ class PlannedRelease:
                 )
             )
         return drawn
+
+    def draw_count(self, random_bytes: RandomBytes) -> int | None:
+        """The number of rows, where it is not one more coordinate."""
+        mode, count = self.statement.count_mode, self.sketch.count
+        if mode == "joint":
+            return None
+        if mode == "public":
+            return count
+        rate = Fraction(self.statement.count_epsilon) / self.statement.rows_per_unit
+        return count + discrete_laplace(
+            rate.numerator, rate.denominator, random_bytes=random_bytes
+        )
 
     def draw_share(self, random_bytes: RandomBytes) -> Int128Array:
         """The numbers of this party, with its share of the noise on them.
@@ -180,18 +192,6 @@ class PlannedRelease:
         if self.statement.count_mode == "joint":
             numbers.append(self.sketch.count * self.statement.count_weight)
         return numbers
-
-    def _draw_count(self, random_bytes: RandomBytes) -> int | None:
-        """The number of rows, where it is not one more coordinate."""
-        mode, count = self.statement.count_mode, self.sketch.count
-        if mode == "joint":
-            return None
-        if mode == "public":
-            return count
-        rate = Fraction(self.statement.count_epsilon) / self.statement.rows_per_unit
-        return count + discrete_laplace(
-            rate.numerator, rate.denominator, random_bytes=random_bytes
-        )
 
 
 def plan_release(

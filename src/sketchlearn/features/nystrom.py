@@ -108,6 +108,8 @@ class NystromFeatures(AbstractFeatureMap):
             value_bound=1024.0,
             norm_bound=None,
         )
+        own = {} if root is None else {"root": (size, size)}
+        self.require_affordable({"landmarks": (size, width), **own})
         self.landmarks, self.scale, self.shift = marks, float(scale), float(shift)
         scaled = marks if scaling is None else scaling(marks)
         if root is None:
@@ -142,7 +144,8 @@ class NystromFeatures(AbstractFeatureMap):
                 f"root must be a square matrix of size {m}; got shape {root}."
             )
         numbers = 10 * m * d + 10 * m * m
-        return Cost(d or None, m or None, numbers, 50 * (m * d + m * m))
+        work = 50 * (m * d + m * m) + (0 if "root" in given.shapes else m**3 // 2)
+        return Cost(d or None, m or None, numbers, work)
 
     @classmethod
     @override

@@ -116,6 +116,7 @@ class TableFeatures(AbstractItemMap):
             value_bound=bound,
             norm_bound=norm_bound,
         )
+        self.require_affordable({"table": self.table.shape})
         self._matrix = WholeMatrix(self.table.astype(np.float64))
 
     @classmethod

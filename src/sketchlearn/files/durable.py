@@ -16,12 +16,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, TypeVar
 
-from sketchlearn.errors import MissingFileError, SketchFileError
+from sketchlearn.errors import (
+    FileAccessError,
+    ForbiddenFileError,
+    MissingFileError,
+    SketchFileError,
+    quote,
+)
 
 if sys.platform == "darwin":
     import fcntl
 
-__all__ = ["open_regular", "retry", "sync", "sync_folder", "write_file"]
+__all__ = [
+    "open_regular",
+    "path_text",
+    "retry",
+    "sync",
+    "sync_folder",
+    "write_file",
+]
 
 STALE_SECONDS = 3600
 """Temporary files of killed writers are removed when they are older than this: no save
@@ -30,8 +43,30 @@ takes an hour."""
 _T = TypeVar("_T")
 
 
-def open_regular(path: str) -> BinaryIO:
+def path_text(path: Any) -> str:
+    """The text of a path; what cannot name a file is refused.
+
+    Examples
+    --------
+    >>> path_text("a.sketch")
+    'a.sketch'
+    """
+    try:
+        name = os.fsdecode(path)
+        os.fsencode(name)
+    except (TypeError, UnicodeError) as error:
+        raise SketchFileError(
+            f"a path is text that the file system can write, or a path object; got "
+            f"{quote(path)} of type {type(path).__name__}."
+        ) from error
+    if "\0" in name:
+        raise SketchFileError(f"a path has no NUL character; got {quote(name)}.")
+    return name
+
+
+def open_regular(path: Any) -> BinaryIO:
     """Open a regular file for reading; refuse folders, pipes and devices."""
+    path = path_text(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)  # non-blocking: a FIFO would wait forever
@@ -42,7 +77,7 @@ def open_regular(path: str) -> BinaryIO:
             raise SketchFileError(
                 f"{path!r} is not a file ({error.strerror}). Load a file made by save."
             ) from error
-        raise
+        raise _refused(error, str(error.strerror), path) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
@@ -51,8 +86,9 @@ def open_regular(path: str) -> BinaryIO:
     return open(descriptor, "rb")
 
 
-def write_file(path: str, data: bytes) -> None:
-    """Replace a file by ``data``, all of it or nothing; mode 0600."""
+def write_file(path: Any, data: bytes) -> None:
+    """Replace a file by ``data``, all of it or nothing; mode 0600; follow links."""
+    path = os.path.realpath(path_text(path))
     folder, name = os.path.split(path)
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -72,9 +108,20 @@ def write_file(path: str, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and error.errno is not None:
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise MissingFileError(
+                    f"cannot save to {path!r}: there is no folder {folder!r}. Make it "
+                    "first."
+                ) from error
             text = f"{error.strerror}; what was there before is unchanged"
-            raise OSError(error.errno, text, path) from error
+            raise _refused(error, text, path) from error
         raise
+
+
+def _refused(error: OSError, text: str, path: str) -> FileAccessError:
+    is_forbidden = isinstance(error, PermissionError)
+    kind = ForbiddenFileError if is_forbidden else FileAccessError
+    return kind(error.errno, text, path)
 
 
 @contextmanager

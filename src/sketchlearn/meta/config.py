@@ -19,7 +19,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, Literal, Self, final, get_args
 
 from sketchlearn.errors import ConfigError, MissingFileError
-from sketchlearn.files.durable import open_regular
+from sketchlearn.files.durable import open_regular, path_text
 
 __all__ = [
     "DataConfig",
@@ -239,7 +239,7 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
     >>> load_config("pca-sqnet", "paper").train.learning_rate
     3e-05
     """
-    name, content = os.fspath(path), _read(path)
+    name, content = path_text(path), _read(path)
     presets = _presets(content)
     if preset not in presets:
         raise ConfigError(
@@ -265,7 +265,7 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
 
 def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
     """What a file says, or a configuration of the package."""
-    name = os.fspath(source)
+    name = path_text(source)
     folder, base = os.path.split(name)
     packaged = CONFIGS / f"{base.removesuffix(_TOML)}{_TOML}"
     is_name = isinstance(source, str) and not folder and not name.endswith(_TOML)

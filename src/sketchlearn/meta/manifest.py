@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.files.durable import path_text
 
 __all__ = ["MANIFEST", "Split", "find_folder", "list_folder", "read_manifest"]
 
@@ -31,7 +32,7 @@ def find_folder(path: str | os.PathLike[str]) -> Path:
     path : path
         A folder with a ``MANIFEST.json``, or one whose folder ``data`` has it.
     """
-    given = Path(path)
+    given = Path(path_text(path))
     for folder in (given, given / "data"):
         if (folder / MANIFEST).is_file():
             return folder

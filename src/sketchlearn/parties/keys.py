@@ -14,7 +14,7 @@ from typing import Any, NoReturn, final
 
 from sketchlearn.errors import SessionError, SketchFileError, import_extra
 from sketchlearn.files.container import canonical_json
-from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.files.durable import open_regular, path_text, write_file
 
 __all__ = ["PartyKey", "import_cryptography", "require_public_key"]
 __public__ = ["PartyKey"]
@@ -96,12 +96,12 @@ class PartyKey:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the key to a file that its owner alone can read (mode 0600)."""
         words = {"format": _KEY_FORMAT, "version": 1, "secret": self.secret.hex()}
-        write_file(os.path.realpath(path), f"{canonical_json(words)}\n".encode())
+        write_file(path, f"{canonical_json(words)}\n".encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PartyKey:
         """Read back what :meth:`save` wrote, or refuse the file."""
-        name = os.fspath(path)
+        name = path_text(path)
         with open_regular(name) as stream:
             text = stream.read(1024)
         found = _KEY_FILE.fullmatch(text)

@@ -27,6 +27,7 @@ from sketchlearn.decoders.counts.item_prior import (
 )
 from sketchlearn.decoders.counts.packing import PackedCounters, place_digits
 from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.features.table import TableFeatures
 
 __all__ = ["PackingTuning", "pack_counters"]
 __public__ = ["pack_counters"]
@@ -216,6 +217,8 @@ def _require_sizes(
         raise FeatureMapError(
             f"max_rows must be a number of rows from 1 to 2**24; got {max_rows}."
         )
+    n_items = np.shape(rows)[-1] if np.ndim(rows) == 2 or sp.issparse(rows) else 1
+    TableFeatures.require_affordable({"table": (n_items, sketch_size)})
     values = sp.csr_array(rows).data if sp.issparse(rows) else np.asarray(rows)
     if not np.isin(values, (0, 1)).all():
         raise RowsError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from sketchlearn.errors import LedgerError, PrivacyError
+from sketchlearn.files.durable import path_text
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.books import AbstractBook, FileBook, MemoryBook
 from sketchlearn.privacy.charge import Charge, Neighbours
@@ -104,7 +105,7 @@ class Ledger:
         rows_per_unit: int = 1,
     ) -> None:
         terms = Terms(epsilon, delta, pure_epsilon, neighbours, rows_per_unit)
-        self.path = Path(path)
+        self.path = Path(path_text(path))
         self._book = FileBook.create(self.path, terms)
 
     @classmethod
@@ -126,7 +127,7 @@ class Ledger:
             state it, once. You vouch that all that was released so far is covered.
         """
         ledger = cls.__new__(cls)
-        ledger.path = Path(path)
+        ledger.path = Path(path_text(path))
         ledger._book = FileBook.open(ledger.path, neighbours, rows_per_unit)
         return ledger
 

@@ -19,17 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from typing_extensions import override
 
 from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.decoders.autoencoders.code_search import SearchedCodes, SearchSteps
 from sketchlearn.decoders.autoencoders.directions import CodeDirections
-from sketchlearn.errors import FeatureMapError, quote
-from sketchlearn.files.weights import Weights
+from sketchlearn.features.fields import COUNT, require_fields
+from sketchlearn.files.weights import AbstractLearned, Weights
 from sketchlearn.networks.forward import (
     FrozenNetwork,
     NetworkSpec,
@@ -85,11 +87,8 @@ class CodeSpec:
     n_steps: int = 24
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if type(value) is not int or value < 1:
-                raise FeatureMapError(
-                    f"{name} must be a whole number >= 1; got {quote(value)}."
-                )
+        fields = dict.fromkeys(asdict(self), COUNT)
+        require_fields(asdict(self), fields, "the spec of a code network")
 
     @property
     def networks(self) -> dict[str, NetworkSpec]:
@@ -108,7 +107,7 @@ class CodeSpec:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CodeNetwork:
+class CodeNetwork(AbstractLearned):
     """Networks and steps with their weights.
 
     Parameters
@@ -132,22 +131,9 @@ class CodeNetwork:
 
     def __post_init__(self) -> None:
         own = {STEPS: (self.spec.n_steps, 4), SCALE: (1,)}
-        given = {name: a for name, a in self.tensors.items() if name in own}
-        parts = {
-            prefix + name: array
-            for prefix, spec in self.spec.networks.items()
-            for name, array in FrozenNetwork(
-                spec, part_of_tensors(self.tensors, prefix)
-            ).tensors.items()
-        }
-        known = set(own) | set(parts)
-        unknown = sorted(set(self.tensors) - known)
-        if unknown:
-            raise FeatureMapError(
-                f"there is no tensor {quote(unknown[0])} in a code "
-                "network. Use the tensors of one weights file."
-            )
-        object.__setattr__(self, "tensors", {**frozen_tensors(given, own), **parts})
+        parts = (spec.shapes(prefix) for prefix, spec in self.spec.networks.items())
+        kept = frozen_tensors(self.tensors, chain(own.items(), *parts))
+        object.__setattr__(self, "tensors", kept)
 
     @classmethod
     def initial(cls, spec: CodeSpec, seed: int = 0) -> Self:
@@ -193,13 +179,13 @@ class CodeNetwork:
             expit(table[:, 3]),
         )
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Sizes, tensors and a model card as one value."""
         return Weights(self.weights_kind, asdict(self.spec), self.tensors, card or {})
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> Self:
-        """The network that weights of kind ``"code-network"`` belong to."""
+    @override
+    def _build(cls, weights: Weights) -> Self:
         return cls(CodeSpec.from_dict(weights.spec), weights.tensors)
 
     def _network(self, prefix: str) -> FrozenNetwork:

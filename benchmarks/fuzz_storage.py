@@ -40,9 +40,9 @@ from forgery import (
     make_parties,
     make_private,
     make_sketches,
-    make_weights,
     old_counts,
 )
+from weights_kinds import USES, forge_everywhere, make_weights
 
 import sketchlearn as sl
 from sketchlearn import cli
@@ -143,22 +143,29 @@ def require_readable(message):
 
 
 def check_weights(data, folder):
-    """A weights file is refused, or is what save_weights would write."""
+    """A weights file is refused, or is a model that is written back and of use."""
     path = Path(folder, "case.safetensors")
     path.write_bytes(data)
+    tracemalloc.start()
     try:
-        found = weights.load_weights(path)
-    except SketchFileError as error:
+        model = sl.load_model(path)
+    except SketchlearnError as error:
         require_readable(str(error))
         return False
-    if weights.encode_weights(found) != data:
-        raise Broken("accepted bytes that save_weights would not write")
-    net = ours(lambda: sl.SQNet.from_weights(found))
-    if net is not None:
-        phi = ours(net.feature_map)
-        ours(net.decoder)
-        if phi is not None and phi.n_features < 10**5:
-            ours(lambda: phi(np.zeros((1, phi.n_features))))
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        if peak > 12 * len(data) + 4 * 2**20:
+            raise Broken(f"a file of {len(data)} bytes took {peak}")
+    found = weights.load_weights(path)
+    written = model.to_weights(found.card)
+    again = type(model).from_weights(written).to_weights(found.card)
+    told = {name: written.spec.get(name) for name in found.spec}
+    if told != found.spec or again.digest != written.digest:
+        raise Broken("a model is not written back as it was read")
+    if weights.tensors_digest(found.tensors) != weights.tensors_digest(written.tensors):
+        raise Broken("a model is written back with other tensors")
+    ours(lambda: USES[found.kind](model, path))
     return True
 
 
@@ -180,6 +187,11 @@ def check_models(data, folder):
 
 
 # Attacks.
+
+
+def unchanged(data, rng):
+    """A file that is forged already."""
+    return data
 
 
 def attack(name, change, check, bases, cases, seed):
@@ -231,7 +243,7 @@ def work(sender, change, check, bases, seed, first, count):
     with tempfile.TemporaryDirectory() as folder:
         for index in range(count):
             rng = random.Random(f"{seed}:{first + index}")
-            data = change(rng.choice(bases), rng)
+            data = change(bases[(first + index) % len(bases)], rng)
             start = time.perf_counter()
             signal.alarm(SECONDS)
             try:
@@ -333,6 +345,9 @@ def main():
     parties = [sl.dumps(one) for one in make_parties()]
     counts = [*(sl.dumps(sketch) for sketch in make_counts()), old_counts()]
     rest, models = given.cases, given.models
+    everywhere = forge_everywhere()
+    random.Random(given.seed).shuffle(everywhere)
+    every = min(len(everywhere), given.cases // 2)
     plan = [
         ("maps", forge, check_file, maps, rest * 4 // 10),
         ("maps of version 1", forge, check_file, old_maps, rest // 10),
@@ -341,6 +356,7 @@ def main():
         ("sessions and shares", forge, check_file, parties, rest // 10),
         ("packed counts", forge_total, check_file, counts, rest // 10),
         ("weights", forge, check_weights, make_weights(), rest - rest * 9 // 10),
+        ("weights, one place", unchanged, check_weights, everywhere, every),
         ("fit_sketch of files", forge, check_models, sketches + private, models),
         ("fit_sketch of totals", forge_total, check_models, sketches + private, models),
     ]

@@ -191,7 +191,10 @@ def test_an_rfqnet_has_random_features_and_a_query_network(activation, tmp_path)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"random": {"kernel": "gaussian"}}, "random of an SQNet .* 'kernel' is not one of them"),
+        (
+            {"random": {"kernel": "gaussian"}},
+            "random of an SQNet .* 'kernel' is not one of them",
+        ),
         ({"random": {"variance": -1.0}}, "positive variance"),
         ({"random": {"seed": 1}, "feature": {"kind": "ternary"}}, "leave inputs and"),
         ({"feature": {"windows": 5}}, "5 windows must divide"),

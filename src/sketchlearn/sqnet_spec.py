@@ -99,7 +99,7 @@ class SQNetSpec:
         # Building them checks every size.
         _ = self.feature_network, self.decoder_network
         if self.random:
-            _ = self.random_features
+            self._require_random()
 
     @property
     def feature_network(self) -> NetworkSpec:
@@ -111,12 +111,17 @@ class SQNetSpec:
     @property
     def random_features(self) -> ActivationFeatures:
         """The random features of an RFQNet."""
+        return random_activations(self.n_features, self.sketch_size, **self.random)
+
+    def _require_random(self) -> None:
+        """Refuse what no random features have, without drawing all of them."""
         if self.inputs != "rows" or self.feature != _DEFAULT_NETWORK:
             raise FeatureMapError(
                 "random features are taken of rows and have no Sketch Network: leave "
                 "inputs and feature out."
             )
-        return random_activations(self.n_features, self.sketch_size, **self.random)
+        units = random_activations(1, self.sketch_size, **self.random).matrix.shape[1]
+        ActivationFeatures.require_affordable({"matrix": (self.n_features, units)})
 
     @property
     def is_table(self) -> bool:

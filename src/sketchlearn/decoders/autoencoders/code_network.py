@@ -30,6 +30,7 @@ from typing_extensions import override
 from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.decoders.autoencoders.code_search import SearchedCodes, SearchSteps
 from sketchlearn.decoders.autoencoders.directions import CodeDirections
+from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.fields import COUNT, require_fields
 from sketchlearn.files.weights import AbstractLearned, Weights
 from sketchlearn.networks.forward import (
@@ -63,6 +64,9 @@ rate, logits of momentum and of the likelihood's weight; and of ln γ, shape (1,
 
 N_FEATURE_INPUTS, N_COMPONENT_INPUTS = 8, 7
 """Numbers of :class:`~sketchlearn.decoders.autoencoders.directions.CodeDirections`."""
+
+_MOST_LOGARITHM = 40.0
+"""Largest magnitude of a number of the search: its exponential is far from overflow."""
 
 OFFSETS = 0.25
 """Offsets δ are so many times what the network says: part of what it was trained
@@ -134,6 +138,11 @@ class CodeNetwork(AbstractLearned):
         parts = (spec.shapes(prefix) for prefix, spec in self.spec.networks.items())
         kept = frozen_tensors(self.tensors, chain(own.items(), *parts))
         object.__setattr__(self, "tensors", kept)
+        if max(np.abs(kept[name]).max() for name in own) > _MOST_LOGARITHM:
+            raise FeatureMapError(
+                "steps and scale of a code network are logarithms and logits, at most "
+                f"{_MOST_LOGARITHM:g} in magnitude; these are larger."
+            )
 
     @classmethod
     def initial(cls, spec: CodeSpec, seed: int = 0) -> Self:
@@ -159,6 +168,11 @@ class CodeNetwork(AbstractLearned):
         mixed = mixed + random_directions(known.spread, len(own)) * np.exp(
             np.clip(other, -9, 3)
         )
+        if not (np.isfinite(mixed).all() and np.isfinite(offset).all()):
+            raise FeatureMapError(
+                "the numbers of this code network overflow: its weights are damaged or "
+                "forged. Get the original file."
+            )
         return SearchedCodes(
             classes=known.classes,
             gain=gain,

@@ -30,16 +30,19 @@ from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.decoders.counts.item_prior import ItemPrior
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.cost import allow_bytes
-from sketchlearn.features.fields import COUNT, SIZE, require_fields
+from sketchlearn.features.fields import SIZE, Field, is_whole, require_fields
 from sketchlearn.features.table import TableFeatures
 from sketchlearn.files.container import MAX_BYTES
 from sketchlearn.files.weights import AbstractLearned, Weights
 from sketchlearn.networks.forward import frozen_tensors
 
-__all__ = ["PackedCounters", "place_digits"]
+__all__ = ["MOST_ROWS", "PackedCounters", "place_digits"]
 __public__ = ["PackedCounters"]
 
 Array = NDArray[np.float64]
+
+MOST_ROWS = 2**24
+"""Bases up to it are whole in the float32 of a file."""
 
 _NUMBER_BITS = 32
 """Bits of a number: as many as a float32 has."""
@@ -163,7 +166,8 @@ class PackedCounters(AbstractLearned):
     @classmethod
     @override
     def _build(cls, weights: Weights) -> Self:
-        fields = {**ItemPrior.spec_fields, "sketch_size": SIZE, "max_rows": COUNT}
+        rows = Field("a whole number from 1 to 2**24", is_whole(1, MOST_ROWS + 1))
+        fields = {**ItemPrior.spec_fields, "sketch_size": SIZE, "max_rows": rows}
         require_fields(weights.spec, fields, "the spec of packed counters")
         own = ItemPrior.shapes_of(weights.tensors)
         size = (np.size(weights.tensors.get("order", 0)),)

@@ -39,7 +39,7 @@ from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
 from sketchlearn.networks.layers import Affine, Gelu, LayerNorm
 
-__all__ = ["FIRST_OUTPUTS", "FrozenPrior", "PriorSpec"]
+__all__ = ["FIRST_OUTPUTS", "FrozenPrior", "PriorSpec", "shapes_of"]
 
 FIRST_OUTPUTS = 0.05
 """Spread of the first weights of the last layer."""
@@ -139,7 +139,7 @@ class FrozenPrior:
     tensors: Mapping[str, NDArray[np.float32]]
 
     def __post_init__(self) -> None:
-        kept = frozen_tensors(self.tensors, _shapes(self.spec))
+        kept = frozen_tensors(self.tensors, shapes_of(self.spec))
         object.__setattr__(self, "tensors", kept)
 
     def __call__(
@@ -172,6 +172,11 @@ class FrozenPrior:
         output = self._affine("outputs")(self._norm("norm")(tokens))
         inner = np.ix_(places.seen, places.seen)
         prior = self._prior(output, reading)[inner]
+        if not np.isfinite(prior).all():
+            raise FeatureMapError(
+                "the numbers of this prior overflow: its weights are damaged or "
+                "forged. Get the original file, or decode with decoder='nystrom'."
+            )
         found = complete_correlation(omega, seen, prior, noise)
         if len(found) == places.count:
             return found
@@ -256,7 +261,7 @@ def _loadings(numbers: Array) -> Array:
     return np.asarray(numbers / length)
 
 
-def _shapes(spec: PriorSpec) -> Iterator[tuple[str, tuple[int, ...]]]:
+def shapes_of(spec: PriorSpec) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes of the tensors of a prior."""
     width = spec.width
     yield from _layer("inputs", width, spec.n_inputs)

@@ -88,7 +88,7 @@ class SQNetSpec:
     random: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_fields(vars(self), _FIELDS, "the spec of an SQNet")
+        require_fields(vars(self), _SQNET_FIELDS, "the spec of an SQNet")
         for name in ("feature", "decoder"):
             pieces = getattr(self, name)
             _refuse_unknown(name, pieces, [*_DEFAULT_NETWORK, "windows"])
@@ -152,7 +152,7 @@ class SQNetSpec:
         return spec_from_dict(cls, fields)
 
 
-_FIELDS = {
+_SQNET_FIELDS = {
     **dict.fromkeys(("n_features", "sketch_size"), COUNT),
     "n_outputs": COUNT_OR_0,
     "inputs": one_of(*get_args(Inputs)),

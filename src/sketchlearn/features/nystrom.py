@@ -108,11 +108,10 @@ class NystromFeatures(AbstractFeatureMap):
             value_bound=1024.0,
             norm_bound=None,
         )
-        own = {} if root is None else {"root": (size, size)}
-        self.require_affordable({"landmarks": (size, width), **own})
         self.landmarks, self.scale, self.shift = marks, float(scale), float(shift)
         scaled = marks if scaling is None else scaling(marks)
         if root is None:
+            self.require_affordable({"landmarks": (size, width)})
             root = _inverse_root(scaled / self.scale, self.shift)
         given = _require_root(root, size)
         # Sums of a column stay below 2**40, whatever the condition of the kernel.

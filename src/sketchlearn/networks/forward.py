@@ -53,9 +53,6 @@ Spec = TypeVar("Spec")
 Shapes: TypeAlias = Iterable[tuple[str, tuple[int, ...]]]
 """Names and shapes of tensors, one by one: those of a forged size never end."""
 
-_LARGEST = 2**48
-"""No network has so many inputs, outputs, units or blocks."""
-
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
 """Tensors of a batch norm; a layer norm has the first two."""
 
@@ -120,10 +117,10 @@ class NetworkSpec:
         for name in ("n_inputs", "n_outputs", "depth", "width", "windows"):
             value = getattr(self, name)
             least = 0 if self.is_flat and name in ("depth", "width") else 1
-            if type(value) is not int or not least <= value < _LARGEST:
+            if type(value) is not int or not least <= value < 2**48:
                 raise FeatureMapError(
-                    f"{name} of a {self.kind} network must be a whole number >= "
-                    f"{least} (and below 2**48); got {quote(value)}."
+                    f"{name} of a {self.kind} network must be a whole number from "
+                    f"{least} to 2**48; got {quote(value)}."
                 )
         if self.is_flat and (self.depth or self.width):
             raise FeatureMapError(
@@ -158,14 +155,14 @@ class NetworkSpec:
         if spec.is_flat:
             yield from _affine_shapes(f"{start}last", spec.n_inputs, spec.n_outputs)
             return
-        width = spec.width
+        width, norm = spec.width, _STATISTICS[: 4 if spec.kind == "resnet" else 2]
         yield from _affine_shapes(f"{start}first", spec.n_inputs, width)
         for index in range(spec.depth):
             body = f"{start}block{index}.body"
-            yield from _norm_shapes(f"{body}.norm", spec)
+            yield from ((f"{body}.norm.{part}", (width,)) for part in norm)
             yield from _affine_shapes(f"{body}.inner", width, width)
             yield from _affine_shapes(f"{body}.outer", width, width)
-        yield from _norm_shapes(f"{start}norm", spec)
+        yield from ((f"{start}norm.{part}", (width,)) for part in norm)
         yield from _affine_shapes(f"{start}last", width, spec.n_outputs)
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,16 +294,13 @@ def frozen_tensors(
 
     The first that is missing ends it: what is wanted may be without end.
     """
-    found = {name: np.shape(array) for name, array in tensors.items()}
-    names = []
+    found, kept = {name: np.shape(a) for name, a in tensors.items()}, {}
     for name, shape in wanted:
         _require_shape(name, found.pop(name, "missing"), shape)
-        names.append(name)
+        kept[name] = np.array(tensors[name], np.float32)
+        kept[name].flags.writeable = False
     for name, shape in found.items():
         _require_shape(name, shape, "no such tensor")
-    kept = {name: np.array(tensors[name], np.float32) for name in names}
-    for array in kept.values():
-        array.flags.writeable = False
     return kept
 
 
@@ -353,8 +347,3 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
 
 def _affine_shapes(name: str, n_in: int, n_out: int) -> Shapes:
     return (f"{name}.weight", (n_out, n_in)), (f"{name}.bias", (n_out,))
-
-
-def _norm_shapes(name: str, spec: NetworkSpec) -> Shapes:
-    parts = _STATISTICS if spec.kind == "resnet" else _STATISTICS[:2]
-    return ((f"{name}.{part}", (spec.width,)) for part in parts)

@@ -211,7 +211,7 @@ def _require_sizes(
             f"packed counters need a sketch_size of at least 2, one number of which is "
             f"a checksum; got {sketch_size}."
         )
-    if require_positive_int("max_rows", max_rows) > MOST_ROWS:
+    if not isinstance(max_rows, int | np.integer) or not 1 <= max_rows <= MOST_ROWS:
         raise FeatureMapError(
             f"max_rows must be a number of rows from 1 to 2**24; got {max_rows}."
         )

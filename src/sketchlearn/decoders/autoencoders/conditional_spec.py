@@ -73,7 +73,7 @@ class ConditionalSpec:
     sketch_head: Head | None = None
 
     def __post_init__(self) -> None:
-        require_fields(vars(self), _FIELDS, "the spec of an autoencoder")
+        require_fields(vars(self), _AUTOENCODER_FIELDS, "the spec of an autoencoder")
         if (self.sketch_size > 0) != (self.condition == "sketch"):
             raise FeatureMapError(
                 "sketch_size must be a whole number: above 0 with the condition "
@@ -129,7 +129,7 @@ class ConditionalSpec:
         )
 
 
-_FIELDS = {
+_AUTOENCODER_FIELDS = {
     **dict.fromkeys(("n_features", "n_components", "depth", "width"), COUNT),
     **dict.fromkeys(("sketch_depth", "sketch_width"), COUNT),
     "condition": one_of(*get_args(Condition)),

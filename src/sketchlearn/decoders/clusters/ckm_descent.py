@@ -110,7 +110,7 @@ class CKMSpec:
     """Whether centroids are pulled to where the descent begins; the paper's are not."""
 
     def __post_init__(self) -> None:
-        require_fields(vars(self), _FIELDS, "the spec of Iterative CKM")
+        require_fields(vars(self), _CKM_FIELDS, "the spec of Iterative CKM")
         if self.atoms == "gaussian" and self.activation not in DAMPED:
             raise FeatureMapError(
                 f"Gaussian atoms need one of the activations {', '.join(DAMPED)}; got "
@@ -127,10 +127,10 @@ class CKMSpec:
         return sketch_size // 2 if self.activation == "fourier" else sketch_size
 
 
-_FIELDS = {
+_CKM_FIELDS = {
     "activation": one_of(*get_args(Activation)),
     "optimiser": one_of(*get_args(InnerOptimiser)),
-    "n_steps": Field("a whole number from 1 to 2**16", is_whole(1, 2**16 + 1), False),
+    "n_steps": Field("a whole number from 0 to 2**16", is_whole(0, 2**16 + 1), False),
     "sketch_size": COUNT_OR_0,
     "atoms": one_of(*get_args(Atoms)),
     "schedule": one_of(*get_args(InnerSchedule)),

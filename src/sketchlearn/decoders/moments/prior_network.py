@@ -70,7 +70,7 @@ class PriorSpec:
     guessed from their neighbours, and noise is known."""
 
     def __post_init__(self) -> None:
-        require_fields(vars(self), _FIELDS, "the spec of a prior of correlations")
+        require_fields(vars(self), _PRIOR_FIELDS, "the spec of a prior of correlations")
         if self.width % self.n_heads:
             raise FeatureMapError(
                 f"n_heads must divide width; got {self.n_heads} and {self.width}."
@@ -103,7 +103,7 @@ class PriorSpec:
         return self.rank + 1 + 2 * self.n_kernels
 
 
-_FIELDS = {
+_PRIOR_FIELDS = {
     **dict.fromkeys(("n_loadings", "width", "depth", "n_heads", "rank"), COUNT),
     "ordered": FLAG,
 }

@@ -122,7 +122,7 @@ class CrossMomentFeatures(AbstractFeatureMap):
     ) -> None:
         d = require_positive_int("n_features", n_features)
         require_positive_int("n_columns", n_columns)
-        told = {} if kept is None else {"kept": {"shape": [np.size(kept)]}}
+        told: dict[str, Any] = {} if kept is None else {"kept": {"shape": [np.size(kept)]}}
         self.require_affordable(n_features=d, n_columns=n_columns, **told)
         self.kept = require_numbers("kept", np.arange(d) if kept is None else kept, d)
         self.targets = tuple(int(t) for t in require_numbers("targets", targets, d))

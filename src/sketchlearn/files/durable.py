@@ -40,6 +40,9 @@ STALE_SECONDS = 3600
 """Temporary files of killed writers are removed when they are older than this: no save
 takes an hour."""
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+"""As most file systems have it."""
+
 _T = TypeVar("_T")
 
 
@@ -59,8 +62,12 @@ def path_text(path: Any) -> str:
             f"a path is text that the file system can write, or a path object; got "
             f"{quote(path)} of type {type(path).__name__}."
         ) from error
-    if "\0" in name:
-        raise SketchFileError(f"a path has no NUL character; got {quote(name)}.")
+    longest = max(map(len, os.fsencode(name).replace(b"\\", b"/").split(b"/")))
+    if "\0" in name or longest > _LONGEST_NAME or len(name) > _LONGEST_PATH:
+        raise SketchFileError(
+            f"a path has no NUL character, at most {_LONGEST_PATH} characters, and in "
+            f"each name at most {_LONGEST_NAME} bytes; got {quote(name)}."
+        )
     return name
 
 
@@ -90,7 +97,7 @@ def write_file(path: Any, data: bytes) -> None:
     """Replace a file by ``data``, all of it or nothing; mode 0600; follow links."""
     path = os.path.realpath(path_text(path))
     folder, name = os.path.split(path)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise SketchFileError(f"cannot save to {path!r}: it is not a regular file.")
     _remove_stale(folder, name)

@@ -26,10 +26,11 @@ import traceback
 import tracemalloc
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from bombs import bombs, count_bombs, statement_bombs
+from bombs import bombs, call_bombs, count_bombs, statement_bombs, weights_bombs
 from forgery import (
     MAP_BYTES,
     forge,
@@ -263,40 +264,94 @@ def work(sender, change, check, bases, seed, first, count):
             sender.send((index + 1, result))
 
 
-def limit_memory():
-    """Let this process take no more than ``ROOM`` beyond what it has."""
+def limit_memory(room=ROOM):
+    """Let this process take no more than ``room`` beyond what it has."""
     status = Path("/proc/self/statm")
     if status.exists():  # on Linux; elsewhere the limit is not kept anyway
         used = int(status.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
+        resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
 
 
 def attack_bombs():
     """Each bomb is refused, at once and without memory, with default limits."""
-    start, breaks, slowest = time.perf_counter(), 0, 0.0
     files = bombs() | count_bombs() | statement_bombs()
-    for name, data in files.items():
-        begin = time.process_time()
-        tracemalloc.start()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "bomb.safetensors")
+        broken = [
+            *(
+                explode("bombs", n, len(d), partial(sl.loads, d))
+                for n, d in files.items()
+            ),
+            *(
+                explode("weights", name, len(data), partial(load_bytes, data, path))
+                for name, data in weights_bombs().items()
+            ),
+        ]
+    report = {"attack": "bombs", "trials": len(broken), "breaks": sum(broken)}
+    print(json.dumps(report), flush=True)
+    return sum(broken)
+
+
+def load_bytes(data, path):
+    path.write_bytes(data)
+    return sl.load_model(path)
+
+
+def explode(attack, name, size, call):
+    """Whether a call does anything but refuse, within the size of its file and 4 MB."""
+    tracemalloc.start()
+    try:
+        call()
+        problem = "was taken"
+    except SketchlearnError:
+        problem = ""
+    except BaseException as error:
+        problem = f"{type(error).__name__} {str(error)[:100]!a}"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    if peak > 2 * size + 4 * 2**20:
+        problem += f" with {peak} bytes"
+    if problem:
+        print(f"{attack}: {name}: {problem}", file=sys.stderr, flush=True)
+    return bool(problem)
+
+
+def attack_calls():
+    """Calls with huge sizes are refused, by processes that may take 256 MB more."""
+    calls, broken, most = call_bombs(), 0, 0
+    context = multiprocessing.get_context("fork")
+    for name, call in calls.items():
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=call_limited, args=(sender, call))
+        process.start()
+        sender.close()
         try:
-            sl.loads(data)
-            problem = "loaded"
-        except SketchFileError:
-            problem = ""
-        except BaseException as error:
-            problem = f"{type(error).__name__} {str(error)[:100]!a}"
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        slowest = max(slowest, time.process_time() - begin)
-        if peak > 2 * len(data) + 4 * 2**20:
-            problem += f" with {peak} bytes"
+            problem, taken = receiver.recv()
+        except EOFError:
+            problem, taken = "died", 0
+        process.join()
+        most = max(most, taken)
         if problem:
-            breaks += 1
-            print(f"bombs: {name}: {problem}", file=sys.stderr, flush=True)
-    report = {"attack": "bombs", "trials": len(files), "breaks": breaks}
-    report |= {"slowest": round(slowest, 2)}
-    print(json.dumps({**report, "seconds": round(time.perf_counter() - start)}))
-    return breaks
+            broken += 1
+            print(f"calls: {name}: {problem}", file=sys.stderr, flush=True)
+    report = {"attack": "calls", "trials": len(calls), "breaks": broken}
+    print(json.dumps({**report, "most_bytes": most}), flush=True)
+    return broken
+
+
+def call_limited(sender, call):
+    """Say what a call ends in, and how much memory it took."""
+    limit_memory(2**28)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        call()
+        problem = "was taken"
+    except SketchlearnError:
+        problem = ""
+    except BaseException as error:
+        problem = f"{type(error).__name__} {str(error)[:100]!a}"
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sender.send((problem, 1024 * (after - before)))
 
 
 def attack_saves(kills):
@@ -347,7 +402,7 @@ def main():
     rest, models = given.cases, given.models
     everywhere = forge_everywhere()
     random.Random(given.seed).shuffle(everywhere)
-    every = min(len(everywhere), given.cases // 2)
+    every = min(len(everywhere), given.cases // 5)
     plan = [
         ("maps", forge, check_file, maps, rest * 4 // 10),
         ("maps of version 1", forge, check_file, old_maps, rest // 10),
@@ -360,7 +415,7 @@ def main():
         ("fit_sketch of files", forge, check_models, sketches + private, models),
         ("fit_sketch of totals", forge_total, check_models, sketches + private, models),
     ]
-    breaks = attack_bombs()
+    breaks = attack_bombs() + attack_calls()
     for attacked in plan:
         breaks += attack(*attacked, given.seed)
     breaks += attack_saves(given.kills)

@@ -23,7 +23,7 @@ MANIFEST = "MANIFEST.json"
 Split = Literal["train", "test"]
 
 _KEYS = ("name", "file", "split", "rows", "features", "real")
-_TYPES: dict[str, type] = {
+_KEY_TYPES: dict[str, type] = {
     **dict.fromkeys(("name", "file", "split", "kind"), str),
     **dict.fromkeys(("rows", "features", "bytes"), int),
     "real": bool,
@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
         with open_regular(path) as stream:
             entries = json.loads(stream.read().decode("utf-8"))["datasets"]
         missing = [key for entry in entries for key in _KEYS if key not in entry]
-        known = [_TYPES.keys() & dict(entry) for entry in entries]
+        known = [_KEY_TYPES.keys() & dict(entry) for entry in entries]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowsError(
             f"{str(path)!r} is not a list of datasets ({type(error).__name__}: "
@@ -86,7 +86,7 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
         )
     for entry, keys in zip(entries, known, strict=True):
         where, table = f"an entry of {str(path)!r}", {key: entry[key] for key in keys}
-        require_settings(table, None, where, **_TYPES)
+        require_settings(table, None, where, **_KEY_TYPES)
     home = folder.resolve()
     for entry in entries:
         file = path_text(entry["file"])

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from sketchlearn.errors import MissingFileError, RowsError, quote
+from sketchlearn.errors import MissingFileError, RowsError
 from sketchlearn.files.durable import open_regular, path_text
 from sketchlearn.meta.settings import require_settings
 
@@ -77,7 +77,7 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowsError(
             f"{str(path)!r} is not a list of datasets ({type(error).__name__}: "
-            f"{quote(str(error))}). Mend it, or fetch the sets into another folder."
+            f"{str(error)[:80]}). Mend it, or fetch the sets into another folder."
         ) from error
     if missing:
         raise RowsError(

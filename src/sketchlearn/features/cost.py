@@ -120,10 +120,10 @@ def allow_bytes(max_bytes: int) -> Iterator[None]:
     Examples
     --------
     >>> import sketchlearn as sl
-    >>> with sl.allow_bytes(2**20):
-    ...     sl.FourierFeatures(1000, 1000)
-    Traceback (most recent call last):
-    sketchlearn.errors.FeatureMapError: this feature map takes about 32352000 bytes ...
+    >>> with sl.allow_bytes(2**35):
+    ...     phi = sl.FourierFeatures(10, 100)
+    >>> phi.sketch_size
+    100
     """
     token = _allowed.set(max_bytes)
     try:

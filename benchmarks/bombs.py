@@ -1,4 +1,4 @@
-"""Bombs: files of a few hundred bytes that speak of gigabytes, or of years.
+"""Bombs: files of a few hundred bytes, and calls, that speak of gigabytes or of years.
 
 Each must be refused from its description alone, before anything is allocated.
 """
@@ -6,9 +6,13 @@ Each must be refused from its description alone, before anything is allocated.
 import json
 
 import numpy as np
+import scipy.sparse as sp
 from forgery import join, make_counts, make_private, split
 
 import sketchlearn as sl
+from sketchlearn.features.activation import random_activations
+from sketchlearn.files.models import packaged_weights
+from sketchlearn.files.weights import Weights, encode_weights
 
 
 def map_file(fields, tensors=None):
@@ -113,3 +117,51 @@ def statement_bombs():
         fields["privacy"] = json.dumps(statement, sort_keys=True, separators=(",", ":"))
         files[f"frac_bits {bits}"] = join(header, payload)
     return files
+
+
+def weights_bombs():
+    """Weights of every model of the package whose sizes are others, and few tensors."""
+    files = {}
+    for model in sl.list_models():
+        weights = packaged_weights(model.name)
+        few = {k: a[:0] for k, a in list(weights.tensors.items())[:1] if a.ndim}
+        for field in weights.spec:
+            for value in (2**24, 2**40, 2**63):
+                spec = {**weights.spec, field: value}
+                forged = encode_weights(Weights(weights.kind, spec, few))
+                files[f"{model.name} {field} {value}"] = forged
+    return files
+
+
+def call_bombs():
+    """Calls with sizes that no machine has, by name."""
+    huge, unit = 2**47, {"bounds": (0, 1)}
+    sizes = {"width": 10, "depth": 3}
+    wide = sp.csr_array((np.ones(2), ([0, 1], [5, 10**9 - 1])), shape=(2, 10**9))
+    marks = np.random.default_rng(0).normal(size=(20_000, 2))
+    fitted = sl.CompressivePCA(1, **unit).fit(np.eye(2))
+    plans = {
+        "k-means": sl.CompressiveKMeans(2, **unit, sketch_size=10**9),
+        "PCA": sl.CompressivePCA(2, **unit, sketch_size=10**10),
+        "mixture": sl.CompressiveGaussianMixture(2, **unit, sketch_size=10**9),
+    }
+    return {
+        "fourier": lambda: sl.FourierFeatures(10**6, 10**3),
+        "harmonics": lambda: sl.HarmonicFeatures(10**6, 1200),
+        "quadratic": lambda: sl.QuadraticFeatures(10**6, 10**3),
+        "gaussian": lambda: sl.QuadraticFeatures(10**4, 10**3, law="gaussian"),
+        "moments": lambda: sl.MomentFeatures(10**6),
+        "cross moments": lambda: sl.CrossMomentFeatures(10**6, 10**4),
+        "activations": lambda: random_activations(10**6, 10**4),
+        "landmarks": lambda: sl.NystromFeatures(marks),
+        "counters": lambda: sl.CounterFeatures(huge),
+        "packed": lambda: sl.pack_counters(np.eye(9), sketch_size=10**9, max_rows=5),
+        "Bloom": lambda: sl.BloomFeatures(10**9, width=10, depth=10**3),
+        "ids": lambda: sl.sketch_items([1, 2, 3], sl.CountMinFeatures(huge, **sizes)),
+        "counts": lambda: sl.FrequencyEstimator(huge, sketch_size=120).fit([1, 2, 3]),
+        "members": lambda: sl.MembershipEstimator(huge, sketch_size=120).fit([1, 2]),
+        "sparse rows": lambda: sl.sketch_rows(wide, sl.MomentFeatures(2)),
+        "sparse fit": lambda: sl.CompressivePCA(1, **unit).fit(wide),
+        "sparse transform": lambda: fitted.transform(wide),
+        **{f"plan of {n}": lambda one=one: one.plan(10**5) for n, one in plans.items()},
+    }

@@ -19,7 +19,6 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import SketchlearnError
 from sketchlearn.features.build import build_map
 from sketchlearn.features.registry import known_kinds
-from sketchlearn.files import weights
 from sketchlearn.networks.forward import NetworkSpec, initial_tensors
 from sketchlearn.testing import contribute_seeded, release_seeded
 
@@ -133,14 +132,6 @@ def make_parties():
     shares = [contribute_seeded(exact, private, keys["a"], 0)]
     shares += [sl.contribute(exact, plain, key) for key in keys.values()]
     return [plain, private, *shares]
-
-
-def make_weights():
-    """Weights files of small networks."""
-    resnet = {"kind": "resnet", "depth": 1, "width": 3, "head": "tanh"}
-    specs = [sl.SQNetSpec(3, 4), sl.SQNetSpec(3, 4, inputs="outer", feature=resnet)]
-    nets = [sl.SQNet.initial(spec, seed=0) for spec in specs]
-    return [weights.encode_weights(net.to_weights({"seed": [0, None]})) for net in nets]
 
 
 def make_old(kind):

@@ -26,10 +26,11 @@ import traceback
 import tracemalloc
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from bombs import bombs, count_bombs, statement_bombs
+from bombs import bombs, call_bombs, count_bombs, statement_bombs, weights_bombs
 from forgery import (
     MAP_BYTES,
     forge,
@@ -40,9 +41,9 @@ from forgery import (
     make_parties,
     make_private,
     make_sketches,
-    make_weights,
     old_counts,
 )
+from weights_kinds import USES, forge_everywhere, make_weights
 
 import sketchlearn as sl
 from sketchlearn import cli
@@ -143,22 +144,29 @@ def require_readable(message):
 
 
 def check_weights(data, folder):
-    """A weights file is refused, or is what save_weights would write."""
+    """A weights file is refused, or is a model that is written back and of use."""
     path = Path(folder, "case.safetensors")
     path.write_bytes(data)
+    tracemalloc.start()
     try:
-        found = weights.load_weights(path)
-    except SketchFileError as error:
+        model = sl.load_model(path)
+    except SketchlearnError as error:
         require_readable(str(error))
         return False
-    if weights.encode_weights(found) != data:
-        raise Broken("accepted bytes that save_weights would not write")
-    net = ours(lambda: sl.SQNet.from_weights(found))
-    if net is not None:
-        phi = ours(net.feature_map)
-        ours(net.decoder)
-        if phi is not None and phi.n_features < 10**5:
-            ours(lambda: phi(np.zeros((1, phi.n_features))))
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        if peak > 12 * len(data) + 4 * 2**20:
+            raise Broken(f"a file of {len(data)} bytes took {peak}")
+    found = weights.load_weights(path)
+    written = model.to_weights(found.card)
+    again = type(model).from_weights(written).to_weights(found.card)
+    told = {name: written.spec.get(name) for name in found.spec}
+    if told != found.spec or again.digest != written.digest:
+        raise Broken("a model is not written back as it was read")
+    if weights.tensors_digest(found.tensors) != weights.tensors_digest(written.tensors):
+        raise Broken("a model is written back with other tensors")
+    ours(lambda: USES[found.kind](model, path))
     return True
 
 
@@ -180,6 +188,11 @@ def check_models(data, folder):
 
 
 # Attacks.
+
+
+def unchanged(data, rng):
+    """A file that is forged already."""
+    return data
 
 
 def attack(name, change, check, bases, cases, seed):
@@ -231,7 +244,7 @@ def work(sender, change, check, bases, seed, first, count):
     with tempfile.TemporaryDirectory() as folder:
         for index in range(count):
             rng = random.Random(f"{seed}:{first + index}")
-            data = change(rng.choice(bases), rng)
+            data = change(bases[(first + index) % len(bases)], rng)
             start = time.perf_counter()
             signal.alarm(SECONDS)
             try:
@@ -251,40 +264,94 @@ def work(sender, change, check, bases, seed, first, count):
             sender.send((index + 1, result))
 
 
-def limit_memory():
-    """Let this process take no more than ``ROOM`` beyond what it has."""
+def limit_memory(room=ROOM):
+    """Let this process take no more than ``room`` beyond what it has."""
     status = Path("/proc/self/statm")
     if status.exists():  # on Linux; elsewhere the limit is not kept anyway
         used = int(status.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
+        resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
 
 
 def attack_bombs():
     """Each bomb is refused, at once and without memory, with default limits."""
-    start, breaks, slowest = time.perf_counter(), 0, 0.0
     files = bombs() | count_bombs() | statement_bombs()
-    for name, data in files.items():
-        begin = time.process_time()
-        tracemalloc.start()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "bomb.safetensors")
+        broken = [
+            *(
+                explode("bombs", n, len(d), partial(sl.loads, d))
+                for n, d in files.items()
+            ),
+            *(
+                explode("weights", name, len(data), partial(load_bytes, data, path))
+                for name, data in weights_bombs().items()
+            ),
+        ]
+    report = {"attack": "bombs", "trials": len(broken), "breaks": sum(broken)}
+    print(json.dumps(report), flush=True)
+    return sum(broken)
+
+
+def load_bytes(data, path):
+    path.write_bytes(data)
+    return sl.load_model(path)
+
+
+def explode(attack, name, size, call):
+    """Whether a call does anything but refuse, within the size of its file and 4 MB."""
+    tracemalloc.start()
+    try:
+        call()
+        problem = "was taken"
+    except SketchlearnError:
+        problem = ""
+    except BaseException as error:
+        problem = f"{type(error).__name__} {str(error)[:100]!a}"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    if peak > 2 * size + 4 * 2**20:
+        problem += f" with {peak} bytes"
+    if problem:
+        print(f"{attack}: {name}: {problem}", file=sys.stderr, flush=True)
+    return bool(problem)
+
+
+def attack_calls():
+    """Calls with huge sizes are refused, by processes that may take 256 MB more."""
+    calls, broken, most = call_bombs(), 0, 0
+    context = multiprocessing.get_context("fork")
+    for name, call in calls.items():
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=call_limited, args=(sender, call))
+        process.start()
+        sender.close()
         try:
-            sl.loads(data)
-            problem = "loaded"
-        except SketchFileError:
-            problem = ""
-        except BaseException as error:
-            problem = f"{type(error).__name__} {str(error)[:100]!a}"
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        slowest = max(slowest, time.process_time() - begin)
-        if peak > 2 * len(data) + 4 * 2**20:
-            problem += f" with {peak} bytes"
+            problem, taken = receiver.recv()
+        except EOFError:
+            problem, taken = "died", 0
+        process.join()
+        most = max(most, taken)
         if problem:
-            breaks += 1
-            print(f"bombs: {name}: {problem}", file=sys.stderr, flush=True)
-    report = {"attack": "bombs", "trials": len(files), "breaks": breaks}
-    report |= {"slowest": round(slowest, 2)}
-    print(json.dumps({**report, "seconds": round(time.perf_counter() - start)}))
-    return breaks
+            broken += 1
+            print(f"calls: {name}: {problem}", file=sys.stderr, flush=True)
+    report = {"attack": "calls", "trials": len(calls), "breaks": broken}
+    print(json.dumps({**report, "most_bytes": most}), flush=True)
+    return broken
+
+
+def call_limited(sender, call):
+    """Say what a call ends in, and how much memory it took."""
+    limit_memory(2**28)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        call()
+        problem = "was taken"
+    except SketchlearnError:
+        problem = ""
+    except BaseException as error:
+        problem = f"{type(error).__name__} {str(error)[:100]!a}"
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sender.send((problem, 1024 * (after - before)))
 
 
 def attack_saves(kills):
@@ -333,6 +400,9 @@ def main():
     parties = [sl.dumps(one) for one in make_parties()]
     counts = [*(sl.dumps(sketch) for sketch in make_counts()), old_counts()]
     rest, models = given.cases, given.models
+    everywhere = forge_everywhere()
+    random.Random(given.seed).shuffle(everywhere)
+    every = min(len(everywhere), given.cases // 5)
     plan = [
         ("maps", forge, check_file, maps, rest * 4 // 10),
         ("maps of version 1", forge, check_file, old_maps, rest // 10),
@@ -341,10 +411,11 @@ def main():
         ("sessions and shares", forge, check_file, parties, rest // 10),
         ("packed counts", forge_total, check_file, counts, rest // 10),
         ("weights", forge, check_weights, make_weights(), rest - rest * 9 // 10),
+        ("weights, one place", unchanged, check_weights, everywhere, every),
         ("fit_sketch of files", forge, check_models, sketches + private, models),
         ("fit_sketch of totals", forge_total, check_models, sketches + private, models),
     ]
-    breaks = attack_bombs()
+    breaks = attack_bombs() + attack_calls()
     for attacked in plan:
         breaks += attack(*attacked, given.seed)
     breaks += attack_saves(given.kills)

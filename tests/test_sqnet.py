@@ -85,7 +85,7 @@ def test_a_network_comes_back_from_its_file(spec, tmp_path):
 
 def test_weights_of_something_else_are_refused():
     weights = SQNet.initial(SET).to_weights()
-    with pytest.raises(FeatureMapError, match="not of an SQNet"):
+    with pytest.raises(FeatureMapError, match="SQNet is built from 'sqnet'"):
         SQNet.from_weights(dataclasses.replace(weights, kind="equivariant"))
     more = {**weights.tensors, "extra.w": np.float32([1.0])}
     with pytest.raises(FeatureMapError, match="belong to no part"):
@@ -114,7 +114,7 @@ def test_sizes_follow_from_what_goes_in_and_comes_out():
         ({"output": "matrix"}, "output must be one of vector, symmetric"),
         ({"feature": {"dropout": 0.5}}, "feature has no field 'dropout'"),
         ({"decoder": {"kind": "resnet"}}, "depth of a resnet network"),
-        ({"sketch_size": 0}, "n_outputs of a linear network"),
+        ({"sketch_size": 0}, "sketch_size must be a whole number from 1"),
         ({"n_features": "4"}, "n_features must be a whole number"),
         ({"pooling": "median"}, "unknown pooling 'median'"),
     ],
@@ -191,7 +191,10 @@ def test_an_rfqnet_has_random_features_and_a_query_network(activation, tmp_path)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"random": {"kernel": "gaussian"}}, "random has no field 'kernel'"),
+        (
+            {"random": {"kernel": "gaussian"}},
+            "random of an SQNet .* 'kernel' is not one of them",
+        ),
         ({"random": {"variance": -1.0}}, "positive variance"),
         ({"random": {"seed": 1}, "feature": {"kind": "ternary"}}, "leave inputs and"),
         ({"feature": {"windows": 5}}, "5 windows must divide"),

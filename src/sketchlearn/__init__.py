@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sketchlearn.features.cells import CellFeatures
     from sketchlearn.features.clipping import clipped
     from sketchlearn.features.composition import ConcatenatedFeatures
+    from sketchlearn.features.cost import allow_bytes
     from sketchlearn.features.counters import CounterFeatures
     from sketchlearn.features.cross_moments import CrossMomentFeatures
     from sketchlearn.features.fourier import FourierFeatures
@@ -115,6 +116,7 @@ _HOMES = {
     "Sketch": "sketching.sketch",
     "TableFeatures": "features.table",
     "Vocabulary": "rows.vocabulary",
+    "allow_bytes": "features.cost",
     "audit": "privacy.audit",
     "clipped": "features.clipping",
     "combine": "parties.combine",
@@ -183,6 +185,7 @@ __all__ = [
     "Sketch",
     "TableFeatures",
     "Vocabulary",
+    "allow_bytes",
     "audit",
     "clipped",
     "combine",

@@ -18,6 +18,8 @@ __all__ = [
     "DataPlanWarning",
     "FeatureMapError",
     "FeatureMapMismatch",
+    "FileAccessError",
+    "ForbiddenFileError",
     "LedgerError",
     "MissingExtraError",
     "MissingFileError",
@@ -65,6 +67,14 @@ class RowRangeError(SketchlearnError, OverflowError):
 
 class MissingFileError(SketchlearnError, FileNotFoundError):
     """A path or glob matches no file."""
+
+
+class FileAccessError(SketchlearnError, OSError):
+    """The system does not let a file be read or written."""
+
+
+class ForbiddenFileError(FileAccessError, PermissionError):
+    """A file that this user may not read or write."""
 
 
 class ConfigError(SketchlearnError, ValueError):

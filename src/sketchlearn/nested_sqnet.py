@@ -25,13 +25,19 @@ from typing_extensions import override
 
 from sketchlearn.decoders.moments.sketch_prior import SketchPrior
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.fields import SIZE, require_fields
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
     LAST_BIAS,
     LAST_WEIGHT,
     ModelReference,
 )
-from sketchlearn.files.weights import Weights, load_weights, save_weights
+from sketchlearn.files.weights import (
+    AbstractLearned,
+    Weights,
+    load_weights,
+    save_weights,
+)
 from sketchlearn.networks.forward import frozen_tensors
 from sketchlearn.sqnet import DECODER_PREFIX, SQNet
 from sketchlearn.sqnet_spec import SQNetSpec
@@ -45,7 +51,7 @@ _SHIFT_TENSOR, _MEAN_TENSOR = FEATURE_PREFIX + LAST_BIAS, DECODER_PREFIX + LAST_
 
 @final
 @dataclass(frozen=True, eq=False)
-class NestedSQNet:
+class NestedSQNet(AbstractLearned):
     r"""SQNets of the sizes 1, 2, ... as the first rows of one basis.
 
     Parameters
@@ -80,15 +86,16 @@ class NestedSQNet:
 
     def __post_init__(self) -> None:
         spec = SQNetSpec(self.n_features, 1, inputs="outer", output="symmetric")
-        basis = self.tensors.get(_ROWS_TENSOR)
-        rows, n = len(basis) if basis is not None else 0, spec.feature_network.n_inputs
+        rows = (*np.shape(self.tensors.get(_ROWS_TENSOR, 0)), 0)[0]
+        n = spec.feature_network.n_inputs
         shapes = {_ROWS_TENSOR: (rows, n), _SHIFT_TENSOR: (rows,), _MEAN_TENSOR: (n,)}
         if not 0 < rows <= n:
             raise FeatureMapError(
                 f"a basis for rows of {self.n_features} numbers has 1 to {n} rows; got "
                 f"{rows}."
             )
-        object.__setattr__(self, "tensors", frozen_tensors(self.tensors, shapes))
+        kept = frozen_tensors(self.tensors, shapes.items())
+        object.__setattr__(self, "tensors", kept)
         if self.prior is not None and len(self.prior.low) != rows:
             raise FeatureMapError(
                 f"this prior is one of {len(self.prior.low)} numbers, and the basis "
@@ -168,8 +175,8 @@ class NestedSQNet:
         prior = self.prior and self.prior.first(sketch_size)
         return SQNet(spec, tensors, self.model, prior)
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Width, tensors and a model card as one value."""
         spec = {"n_features": self.n_features}
         prior = self.prior.to_tensors() if self.prior else {}
         tensors = {**self.tensors, **prior}
@@ -178,14 +185,10 @@ class NestedSQNet:
         )
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> NestedSQNet:
-        """Undo :meth:`to_weights`."""
-        if weights.kind != cls.weights_kind or set(weights.spec) != {"n_features"}:
-            raise FeatureMapError(
-                f"these are weights of kind {weights.kind!r}, not those of networks of "
-                "all sizes. Load them with load_model or with the class they were "
-                "saved from."
-            )
+    @override
+    def _build(cls, weights: Weights) -> NestedSQNet:
+        fields = {"n_features": SIZE}
+        require_fields(weights.spec, fields, "the spec of networks of all sizes")
         tensors, prior = SketchPrior.split(weights.tensors)
         net = cls(weights.spec["n_features"], tensors, prior=prior)
         model = ModelReference(weights.model, weights.digest) if weights.model else None

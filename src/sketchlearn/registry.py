@@ -18,7 +18,7 @@ from typing import Any
 
 from sketchlearn.discovery import classes_declaring
 from sketchlearn.errors import SketchFileError
-from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.files.durable import open_regular, path_text, write_file
 from sketchlearn.files.models import (
     INDEX,
     SUFFIX,
@@ -94,9 +94,9 @@ def _without_size(
 ) -> tuple[str | os.PathLike[str], int | None]:
     """The model or file that is meant, and of a model of all sizes which of them."""
     index = read_index()
-    if is_file_name(name) or name in index:
+    if is_file_name(name) or path_text(name) in index:
         return name, None
-    whole, _, size = os.fspath(name).rpartition("-")
+    whole, _, size = path_text(name).rpartition("-")
     is_nested = whole in index and index[whole].kind == NestedSQNet.weights_kind
     if is_nested and size.isascii() and size.isdigit():
         return whole, int(size)
@@ -115,7 +115,7 @@ def load_own_model(path: str | os.PathLike[str], kinds: Collection[str]) -> Any:
     kinds : collection of str
         What is of use where the model is asked for.
     """
-    with open_regular(os.fspath(path)) as stream:
+    with open_regular(path) as stream:
         found = os.fstat(stream.fileno())
     stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
     kind, model = _built_once(os.path.abspath(path), stamp)
@@ -196,5 +196,5 @@ def add_model(
     fields = asdict(info)
     entries[fields.pop("name")] = fields
     text = json.dumps(entries, indent=2, sort_keys=True) + "\n"
-    write_file(os.path.realpath(index), text.encode())
+    write_file(index, text.encode())
     return info

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from sketchlearn.decoders.moments.query_network import QueryNetwork
 from sketchlearn.decoders.moments.sketch_prior import SketchPrior
@@ -24,6 +25,7 @@ from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import random_activations
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.clipping import ClippedFeatures, clipped
+from sketchlearn.features.cost import allow_bytes
 from sketchlearn.features.network import (
     FEATURE_PREFIX,
     ModelReference,
@@ -32,7 +34,9 @@ from sketchlearn.features.network import (
 )
 from sketchlearn.features.scaling import Origin, Scaling
 from sketchlearn.features.table import TableFeatures
+from sketchlearn.files.container import MAX_BYTES
 from sketchlearn.files.weights import (
+    AbstractLearned,
     Weights,
     load_weights,
     save_weights,
@@ -60,7 +64,7 @@ _CLIPPED_VALUE_BOUND = 2.0**20
 
 @final
 @dataclass(frozen=True, eq=False)
-class SQNet:
+class SQNet(AbstractLearned):
     """A Sketch Network and a Query Network, with their weights.
 
     Parameters
@@ -228,23 +232,19 @@ class SQNet:
             shrink=shrink,
         )
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Spec, tensors and a model card as one value."""
         prior = self.prior.to_tensors() if self.prior else {}
         tensors = {**self.tensors, **prior}
         return Weights(self.weights_kind, self.spec.to_dict(), tensors, card or {})
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> SQNet:
-        """Undo :meth:`to_weights`."""
-        if weights.kind != cls.weights_kind:
-            raise FeatureMapError(
-                f"these are weights of kind {weights.kind!r}, not of an SQNet. Load "
-                "them with load_model or with the class they were saved from."
-            )
+    @override
+    def _build(cls, weights: Weights) -> SQNet:
         model = ModelReference(weights.model, weights.digest) if weights.model else None
         tensors, prior = SketchPrior.split(weights.tensors)
-        return cls(SQNetSpec.from_dict(weights.spec), tensors, model, prior)
+        with allow_bytes(MAX_BYTES):  # random features are not in the file
+            return cls(SQNetSpec.from_dict(weights.spec), tensors, model, prior)
 
     def save(
         self, path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None

@@ -7,7 +7,21 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, final, get_args
 
 from sketchlearn.errors import FeatureMapError, quote
-from sketchlearn.features.activation import ActivationFeatures, random_activations
+from sketchlearn.features.activation import (
+    Activation,
+    ActivationFeatures,
+    random_activations,
+)
+from sketchlearn.features.fields import (
+    COUNT,
+    COUNT_OR_0,
+    NUMBER,
+    SEED,
+    TABLE,
+    WORD,
+    one_of,
+    require_fields,
+)
 from sketchlearn.features.network import Inputs
 from sketchlearn.networks.forward import NetworkSpec, spec_from_dict
 from sketchlearn.networks.quantized import QuantizedKind
@@ -74,28 +88,18 @@ class SQNetSpec:
     random: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, known in (("inputs", Inputs), ("output", Output)):
-            if getattr(self, name) not in get_args(known):
-                raise FeatureMapError(
-                    f"{name} must be one of {', '.join(get_args(known))}; got "
-                    f"{quote(getattr(self, name))}."
-                )
+        require_fields(vars(self), _SQNET_FIELDS, "the spec of an SQNet")
         for name in ("feature", "decoder"):
             pieces = getattr(self, name)
             _refuse_unknown(name, pieces, [*_DEFAULT_NETWORK, "windows"])
             object.__setattr__(self, name, {**_DEFAULT_NETWORK, **pieces})
-        for name in ("n_features", "sketch_size", "n_outputs"):
-            if type(getattr(self, name)) is not int:
-                raise FeatureMapError(
-                    f"{name} must be a whole number; got {quote(getattr(self, name))}."
-                )
         object.__setattr__(self, "n_outputs", self.n_outputs or self.n_features)
         object.__setattr__(self, "pooling", get_pooling(self.pooling).name)
-        _refuse_unknown("random", self.random, ["activation", "variance", "seed"])
+        require_fields(self.random, _RANDOM_FIELDS, "random of an SQNet")
         # Building them checks every size.
         _ = self.feature_network, self.decoder_network
         if self.random:
-            _ = self.random_features
+            self._require_random()
 
     @property
     def feature_network(self) -> NetworkSpec:
@@ -107,12 +111,17 @@ class SQNetSpec:
     @property
     def random_features(self) -> ActivationFeatures:
         """The random features of an RFQNet."""
+        return random_activations(self.n_features, self.sketch_size, **self.random)
+
+    def _require_random(self) -> None:
+        """Refuse what no random features have, without drawing all of them."""
         if self.inputs != "rows" or self.feature != _DEFAULT_NETWORK:
             raise FeatureMapError(
                 "random features are taken of rows and have no Sketch Network: leave "
                 "inputs and feature out."
             )
-        return random_activations(self.n_features, self.sketch_size, **self.random)
+        units = random_activations(1, self.sketch_size, **self.random).matrix.shape[1]
+        ActivationFeatures.require_affordable({"matrix": (self.n_features, units)})
 
     @property
     def is_table(self) -> bool:
@@ -141,6 +150,21 @@ class SQNetSpec:
     def from_dict(cls, fields: Mapping[str, Any]) -> SQNetSpec:
         """Undo :meth:`to_dict`; unknown fields are refused."""
         return spec_from_dict(cls, fields)
+
+
+_SQNET_FIELDS = {
+    **dict.fromkeys(("n_features", "sketch_size"), COUNT),
+    "n_outputs": COUNT_OR_0,
+    "inputs": one_of(*get_args(Inputs)),
+    "output": one_of(*get_args(Output)),
+    **dict.fromkeys(("feature", "decoder", "random"), TABLE),
+    "pooling": WORD,
+}
+_RANDOM_FIELDS = {
+    "activation": one_of(*get_args(Activation)),
+    "variance": NUMBER,
+    "seed": SEED,
+}
 
 
 def _refuse_unknown(name: str, found: Mapping[str, Any], known: list[str]) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,15 +14,20 @@ from sketchlearn.errors import (
     FeatureMapError,
     MissingFileError,
     SketchFileError,
+    SketchlearnError,
     UnsavableError,
 )
+from sketchlearn.files.models import packaged_weights
 from sketchlearn.files.weights import (
     Weights,
     load_weights,
     save_weights,
     tensors_digest,
 )
-from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec
+from sketchlearn.networks.forward import FrozenNetwork, NetworkSpec, initial_tensors
+from sketchlearn.registry import find_builders, list_models, load_model
+from sketchlearn.sqnet import SQNet
+from sketchlearn.sqnet_spec import SQNetSpec
 
 TENSORS = {
     "b.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -243,8 +249,51 @@ def test_negative_zeros_of_weights_are_written_in_one_way(path):
         load_weights(path)
 
 
-@pytest.mark.parametrize("depth", [10**9, 10**30])
+@pytest.mark.parametrize("depth", [2, 10**9, 2**40])
 def test_a_network_deeper_than_its_tensors_is_refused_at_once(depth):
-    spec = NetworkSpec(1, 1, kind="resnet", depth=depth, width=1)
-    with pytest.raises(FeatureMapError, match="too few for"):
-        FrozenNetwork(spec, {"layers.last.bias": np.zeros(1, np.float32)})
+    sizes = {"kind": "resnet", "width": 1}
+    tensors = initial_tensors(NetworkSpec(1, 1, depth=1, **sizes))
+    with pytest.raises(FeatureMapError, match=r"block1.body.norm.weight.* missing"):
+        FrozenNetwork(NetworkSpec(1, 1, depth=depth, **sizes), tensors)
+
+
+HUGE = [-1, 0, 2**40, 2**63, 10**30, True, 1.5, "x", None, [], {}]
+
+
+@pytest.mark.parametrize("name", [model.name for model in list_models()])
+def test_sizes_that_no_file_of_that_size_has_are_refused_at_once(name):
+    weights = packaged_weights(name)
+    tensors = {key: array[:0] for key, array in weights.tensors.items() if array.ndim}
+    forged = [
+        Weights(weights.kind, {**weights.spec, field: value}, tensors)
+        for field in [*weights.spec, "more"]
+        for value in HUGE
+    ]
+    build = find_builders()[weights.kind].from_weights
+    for one in forged:
+        tracemalloc.start()
+        with pytest.raises(SketchlearnError):
+            build(one)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 * 2**20
+
+
+def test_a_model_of_a_file_is_the_model_of_the_package(tmp_path):
+    for model in list_models():
+        weights = packaged_weights(model.name)
+        path = tmp_path / f"{model.name}.safetensors"
+        save_weights(weights, path)
+        written = load_model(path).to_weights(weights.card)
+        assert tensors_digest(written.tensors) == tensors_digest(weights.tensors)
+        assert {name: written.spec[name] for name in weights.spec} == weights.spec
+
+
+def test_weights_that_a_model_would_not_write_are_refused():
+    net = SQNet.initial(SQNetSpec(4, 2, feature={"kind": "ternary"}))
+    weights = net.to_weights()
+    name = "feature.layers.last.weight"
+    loose = {**weights.tensors, name: np.float32([[1, 2, 3, 4], [-1, 1, 1, 2]])}
+    with pytest.raises(SketchFileError, match="not written the way"):
+        SQNet.from_weights(Weights("sqnet", weights.spec, loose))
+    assert SQNet.from_weights(weights).to_weights().digest == weights.digest

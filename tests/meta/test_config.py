@@ -1,14 +1,16 @@
 """A configuration is complete, understood key by key, or refused."""
 
+import contextlib
 import math
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import sketchlearn
-from sketchlearn.errors import ConfigError, MissingFileError
-from sketchlearn.meta.config import TrainConfig, list_configs, load_config
+from sketchlearn.errors import ConfigError, MissingFileError, SketchlearnError
+from sketchlearn.meta.config import DataConfig, TrainConfig, list_configs, load_config
 from sketchlearn.registry import list_models, load_card
 
 CONFIGS = sorted((Path(sketchlearn.__file__).parent / "configs").glob("*.toml"))
@@ -54,10 +56,10 @@ def test_a_preset_wins_over_what_all_presets_share(path):
         ('task = "median"', "", "has no key task"),
         ('task = "median"', 'task = "median"\nother = 1', "unknown key 'other'"),
         ("steps = 10", "steps = ", "is not a TOML file"),
-        ("steps = 10", "steps = 0.5", "steps must be a whole number; got 0.5"),
+        ("steps = 10", "steps = 0.5", "steps must be a whole number >= 0; got 0.5"),
         ("steps = 10", "", "set steps, seconds or both"),
         ("= 0.5", "= -1", "learning_rate must lie between 0 and inf; got -1"),
-        ("= 0.5", "= nan", "learning_rate must lie between 0 and inf; got nan"),
+        ("= 0.5", "= nan", "learning_rate must be a finite number; got nan"),
         ("steps = 10", "steps = 1\nseed = true", "seed must be a whole number"),
         ("steps = 10", 'steps = 1\noptimizer = "sgd"', "one of adam, adamw, radam"),
     ],
@@ -144,3 +146,30 @@ def test_presets_of_the_paper_name_their_schedule(path):
     for preset, tables in content.items():
         if preset.startswith("paper"):
             assert "schedule" in {**shared, **tables["train"]}
+
+
+LITERALS = ["-1", "1.5", "true", '"x"', "[]", "[1]", '["x"]', "{}", "{a = 1}", "nan"]
+LITERALS += ["inf", "2020-01-01", "0x7fffffffffffffff", "99999999999999999999", "[[1]]"]
+
+
+@pytest.mark.parametrize("literal", LITERALS)
+def test_values_of_any_type_are_taken_or_refused_by_our_errors(path, literal):
+    keys = [f.name for f in fields(TrainConfig) + fields(DataConfig)]
+    tables = [
+        f"[cpu.{table}]\n{key} = {literal}"
+        for table in ("train", "data")
+        for key in keys
+    ]
+    shared = ["task", "data", "model", "problem", "train", "cpu", "paper"]
+    texts = [f'task = "median"\n{table}\n' for table in tables]
+    texts += [f"{key} = {literal}\n[cpu.train]\nsteps = 1\n" for key in shared]
+    texts += [f'task = "median"\n[cpu]\n{key} = {literal}' for key in shared]
+    for text in [
+        *texts,
+        "[" * 3000,
+        "a = " + "[" * 3000,
+        f"cpu.train.steps = {literal}",
+    ]:
+        path.write_text(text)
+        with contextlib.suppress(SketchlearnError):
+            load_config(path, "cpu")

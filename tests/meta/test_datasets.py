@@ -1,5 +1,6 @@
 """A collection is read lazily, standardised by column and split by whole datasets."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.errors import MissingFileError, RowsError, SketchlearnError
 from sketchlearn.meta.datasets import (
     MetaDataset,
     load_folder,
@@ -154,3 +155,28 @@ def test_a_manifest_names_files_of_its_own_folder(tmp_path):
     (tmp_path / "MANIFEST.json").write_text(json.dumps({"datasets": [entry]}))
     with pytest.raises(RowsError, match="names a file outside of the folder"):
         load_folder(tmp_path)
+
+
+WRONG = [None, -1, 1.5, True, "x", "", "a\0b", [], [1], {}, 2**70, "\ud800"]
+
+
+def test_whatever_a_manifest_says_the_errors_are_ours(folder):
+    path = folder / "MANIFEST.json"
+    entries = json.loads(path.read_text())["datasets"]
+    told = [
+        {**entries[0], key: value} for key in [*entries[0], "kind"] for value in WRONG
+    ]
+    told += [{k: v for k, v in entries[0].items() if k != key} for key in entries[0]]
+    texts = [
+        json.dumps({"datasets": [entry, *entries[1:]]}) for entry in [*told, *WRONG]
+    ]
+    texts += [json.dumps({"datasets": value}) for value in WRONG]
+    texts += [json.dumps(value) for value in WRONG]
+    for text in [*texts, "", "{", "[" * 10**5, '{"datasets": ' + "[" * 10**5]:
+        path.write_text(text)
+        with contextlib.suppress(SketchlearnError):
+            for data in load_folder(folder):
+                _ = data.rows
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(RowsError, match="is not a list of datasets"):
+        load_folder(folder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sketchlearn.decoders.autoencoders.conditional_spec import ConditionalSpec
-from sketchlearn.errors import ConfigError, FeatureMapError, RowsError
+from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.meta.conditional_autoencoder import TrainableAutoencoder
 from sketchlearn.meta.config import TrainConfig
 from sketchlearn.meta.reconstruction import (
@@ -145,7 +145,7 @@ def test_training_lowers_the_loss():
         ({"columns": [-1, 3]}, ConfigError),
         ({"columns": [4, 3]}, ConfigError),
         ({"negated": [0.5]}, ConfigError),
-        ({"rows": 3}, FeatureMapError),
+        ({"rows": 3}, ConfigError),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, error):

@@ -259,7 +259,7 @@ def test_forged_files_that_are_signed_anew_break_nothing():
     reports = [json.loads(line) for line in done.stdout.splitlines()]
 
     assert done.returncode == 0, done.stderr
-    assert len(reports) == 11
+    assert len(reports) == 13
     assert sum(report["breaks"] for report in reports) == 0
     assert sum(report["trials"] for report in reports) > 2000
 

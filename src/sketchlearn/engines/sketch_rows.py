@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from scipy.sparse import issparse
+
 from sketchlearn.engines.open_source import item_source, row_source
 from sketchlearn.errors import RowsError
 from sketchlearn.features.base import AbstractFeatureMap, require_feature_map
 from sketchlearn.features.items import AbstractItemMap
+from sketchlearn.rows.batches import require_width
 from sketchlearn.rows.item_blocks import is_counts
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.open_rows import open_rows
@@ -84,6 +87,9 @@ def sketch_rows(
     ):
         batches = open_items(data, progress=progress, n_jobs=n_jobs)
         return item_source(batches).sketch(feature_map, pooling=pooling)
+    if issparse(data) and data.ndim == 2 and not given:  # before a row is written out
+        source = f"a sparse matrix of shape {data.shape}"
+        require_width(data.shape[1], feature_map.n_features, source)
     rows: AbstractRowSource = data
     if not isinstance(data, AbstractRowSource):
         opened = open_rows(

@@ -19,6 +19,7 @@ from sketchlearn.arithmetic.elementary import TURN, gelu, sigmoid, tanh
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.arithmetic.products import WholeMatrix
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import (
     AbstractFeatureMap,
     require_in_range,
@@ -243,5 +244,7 @@ def random_activations(
             f"positive variance; got {sketch_size} and {variance!r}."
         )
     n_units = sketch_size // 2 if is_double else sketch_size
+    shape = require_positive_int("n_features", n_features), n_units
+    ActivationFeatures.require_affordable({"matrix": shape}, activation=activation)
     matrix = sqrt(variance) * Draws(seed).normal(n_features, n_units)
     return ActivationFeatures(matrix, activation=activation, scaling=scaling)

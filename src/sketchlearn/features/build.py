@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from sketchlearn.errors import FeatureMapError, FeatureMapMismatch, SketchlearnError
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.features.cost import require_affordable
+from sketchlearn.features.cost import allow_bytes, require_affordable
 from sketchlearn.features.description import VERSION, decode_description
 from sketchlearn.features.registry import declare, map_class
 from sketchlearn.features.scaling import Scaling
@@ -55,7 +56,7 @@ def build_map(
             "and pass it as feature_map=."
         )
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), allow_bytes(sys.maxsize):  # it was checked
             return _build(description, {name: given[name] for name in stored})
     except (SketchlearnError, ImportError):
         raise

@@ -121,6 +121,11 @@ class CellFeatures(AbstractFeatureMap):
         d, r = given.shape
         self.n_crossed = _crossed(n_crossed, r)
         places = require_anchors(anchors, r, is_clipped=n_crossed is not None)
+        self.require_affordable(
+            basis={"shape": [d, r]},
+            anchors={"shape": [len(places), r]},
+            n_crossed=n_crossed,
+        )
         if not 0 < reach < 2.0**16:
             raise FeatureMapError("reach must be positive and below 65536.")
         bits = _CROSSED_BITS if n_crossed is not None else place_bits(places)

@@ -7,17 +7,31 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from math import prod
 from typing import Any, final
 
 from sketchlearn.errors import FeatureMapError
 
-__all__ = ["LOOP", "MAX_WORK", "Cost", "Declared", "require_affordable"]
+__all__ = [
+    "LOOP",
+    "MAX_WORK",
+    "Cost",
+    "Declared",
+    "allow_bytes",
+    "require_affordable",
+]
+__public__ = ["allow_bytes"]
 
 MAX_WORK = 2**34
 """About this many nanoseconds for each gigabyte of ``max_bytes``, at least one."""
+
+_allowed: ContextVar[int] = ContextVar("allowed", default=2**34)
+"""Bytes that a map may take which somebody builds by its class: costs are upper bounds,
+and whoever writes a size into a program is trusted more than a file."""
 
 LOOP = 4096
 """One turn of a Python loop over array operations, in nanoseconds."""
@@ -91,14 +105,44 @@ class Declared:
         return shape[0], shape[1]
 
 
-def require_affordable(cost: Cost, max_bytes: int) -> None:
+@contextmanager
+def allow_bytes(max_bytes: int) -> Iterator[None]:
+    """Let maps that are built in a ``with`` block take more memory, or less.
+
+    Before a map draws or allocates anything, its class adds up what that takes, as an
+    upper bound, and refuses more than 16 GiB, or the time that goes with it.
+
+    Parameters
+    ----------
+    max_bytes : int
+        What a map may take, in this thread, until the block ends.
+
+    Examples
+    --------
+    >>> import sketchlearn as sl
+    >>> with sl.allow_bytes(2**35):
+    ...     phi = sl.FourierFeatures(10, 100)
+    >>> phi.sketch_size
+    100
+    """
+    token = _allowed.set(max_bytes)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def require_affordable(cost: Cost, max_bytes: int | None = None) -> None:
     """Refuse a map that takes more memory or time than ``max_bytes`` stands for."""
+    max_bytes = _allowed.get() if max_bytes is None else max_bytes
     n_bytes, gigabytes = 8 * cost.numbers, max(max_bytes / 2**30, 1.0)
     if n_bytes > max_bytes or cost.work > MAX_WORK * gigabytes:
         needed = max(n_bytes, 2**30 * cost.work // MAX_WORK)
         raise FeatureMapError(
-            f"this describes a feature map that takes about {n_bytes} bytes and "
-            f"{cost.work // 10**9} seconds to build. If you trust it, load it with a "
-            f"max_bytes= larger than {needed}, or build the map yourself and attach "
-            "it: sketch.with_map(feature_map)."
+            f"this feature map takes about {n_bytes} bytes and {cost.work // 10**9} "
+            f"seconds to build, and {max_bytes} bytes are allowed. Choose smaller "
+            "sizes; or, if you mean it, build it inside of 'with "
+            f"sketchlearn.allow_bytes({needed + 1}):', or load it with a max_bytes= "
+            f"larger than {needed}, or attach a map you have: "
+            "sketch.with_map(feature_map)."
         )

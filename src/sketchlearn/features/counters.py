@@ -105,6 +105,8 @@ class CounterFeatures(AbstractItemMap):
             value_bound=require_value_bound(row_items, value_bound),
             norm_bound=norm_bound,
         )
+        if self.keys is None:
+            self.require_affordable(n_items=n_items)
 
     @classmethod
     def of_keys(cls, keys: ArrayLike, **options: Any) -> CounterFeatures:

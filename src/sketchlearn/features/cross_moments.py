@@ -122,6 +122,8 @@ class CrossMomentFeatures(AbstractFeatureMap):
     ) -> None:
         d = require_positive_int("n_features", n_features)
         require_positive_int("n_columns", n_columns)
+        told: Any = None if kept is None else {"shape": [np.size(kept)]}
+        self.require_affordable(n_features=d, n_columns=n_columns, kept=told)
         self.kept = require_numbers("kept", np.arange(d) if kept is None else kept, d)
         self.targets = tuple(int(t) for t in require_numbers("targets", targets, d))
         if not set(self.targets) <= set(self.kept.tolist()):

@@ -1,8 +1,9 @@
 """Fields of descriptions: which plain values stand where, and of what size.
 
-Values of a description come from a file nobody vouches for. Here each is checked before
-anything is made of it: a whole number is in its range, a word is short, and an array
-holds as many bytes as its shape says. What the fields mean is not known here.
+Values of a description, of a map or of a model, come from a file nobody vouches for.
+Here each is checked before anything is made of it: a whole number is in its range, a
+word is short, and an array holds as many bytes as its shape says. What the fields mean
+is not known here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from sketchlearn.errors import FeatureMapError, quote
 __all__ = [
     "ARRAY",
     "COLUMNS",
+    "COUNT",
+    "COUNT_OR_0",
+    "FLAG",
     "KEY_RECIPE",
     "MODEL",
     "NAMES",
@@ -35,6 +39,7 @@ __all__ = [
     "Field",
     "is_whole",
     "nested_values",
+    "one_of",
     "or_none",
     "require_fields",
 ]
@@ -67,9 +72,9 @@ class Field:
 
 
 def require_fields(
-    found: Mapping[str, Any], fields: Mapping[str, Field], kind: str
+    found: Mapping[str, Any], fields: Mapping[str, Field], what: str
 ) -> None:
-    """Refuse a description with other fields than these, or with wrong ones."""
+    """Refuse the fields of ``what`` if they are others than these, or wrong ones."""
     for name in sorted({*found, *fields}, key=str):
         if name not in fields:
             problem = f"{quote(name)} is not one of them"
@@ -83,9 +88,7 @@ def require_fields(
             )
         else:
             continue
-        raise FeatureMapError(
-            f"the description of a {kind!r} map has wrong fields: {problem}."
-        )
+        raise FeatureMapError(f"{what} has wrong fields: {problem}.")
 
 
 def nested_values(
@@ -165,11 +168,21 @@ def or_none(rule: Field) -> Field:
     )
 
 
+def one_of(*words: str) -> Field:
+    """A field for one of these words, which may be left out."""
+    return Field(f"one of {', '.join(words)}", words.__contains__, required=False)
+
+
 SIZE = Field("a whole number from 1 to 2**48", is_whole(1, _LARGEST_SIZE))
 VOCABULARY = Field(
     "a whole number from 1 to 2**48, or 2**64",
     lambda value: is_whole(1, _LARGEST_SIZE)(value) or _is_all_keys(value),
 )
+COUNT = Field("a whole number from 1 to 2**24", is_whole(1, 2**24 + 1), False)
+"""A size of a model, whose tensors show it: larger ones are not met."""
+
+COUNT_OR_0 = Field("a whole number from 0 to 2**24", is_whole(0, 2**24 + 1), False)
+FLAG = Field("true or false", lambda value: type(value) is bool, required=False)
 SIZE_OR_0 = Field("a whole number from 0 to 2**48", is_whole(0, _LARGEST_SIZE), False)
 SEED = Field(
     "a whole number of at most 128 bits", is_whole(-(2**128), 2**128), required=False

@@ -108,6 +108,7 @@ class FourierFeatures(AbstractSinusoidFeatures):
             norm_bound=sinusoid_norm(sketch_size // 2),
             frac_bits=VALUE_BITS,
         )
+        self.require_affordable(n_features=n_features, sketch_size=sketch_size)
         self.scale, self.law, self.seed = float(scale), law, int(seed)
         self._lattice, self._sinusoids = random_sinusoids(
             self.n_features,

@@ -105,6 +105,9 @@ class HarmonicFeatures(AbstractSinusoidFeatures):
             norm_bound=sinusoid_norm(sketch_size // 2),
             frac_bits=VALUE_BITS,
         )
+        self.require_affordable(
+            n_features=n_features, sketch_size=sketch_size, octaves=octaves
+        )
         self.octaves, self.scale = int(octaves), float(scale)
         self.law, self.seed = law, int(seed)
         self._lattice, self._sinusoids = random_sinusoids(

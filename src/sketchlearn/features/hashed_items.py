@@ -96,6 +96,9 @@ class AbstractHashFeatures(AbstractItemMap):
             norm_bound=norm_bound,
         )
         require_vocabulary(self.n_features)
+        self.require_affordable(
+            n_features=self.n_features, width=self.width, depth=self.depth
+        )
 
     @classmethod
     @final

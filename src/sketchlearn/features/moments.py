@@ -127,6 +127,7 @@ class MomentFeatures(AbstractFeatureMap):
             known = ", ".join(get_args(MomentOrder))
             raise FeatureMapError(f"order must be one of {known}; got {order!r}.")
         sizes = {"mean": d, "variance": 2 * d, "covariance": d + d * (d + 1) // 2}
+        self.require_affordable(n_features=d, order=order)
         self._lattice = moment_lattice(scaling, reach, bits)
         super().__init__(
             n_features=d,

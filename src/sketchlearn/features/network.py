@@ -203,6 +203,7 @@ class NetworkFeatures(AbstractFeatureMap):
             network = NetworkSpec.from_dict(network)
         if isinstance(model, Mapping):
             model = spec_from_dict(ModelReference, model)
+        self.require_affordable(network=network.to_dict(), inputs=inputs)
         super().__init__(
             n_features=_row_width(network, inputs),
             sketch_size=network.n_outputs,

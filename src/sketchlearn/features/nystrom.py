@@ -111,6 +111,7 @@ class NystromFeatures(AbstractFeatureMap):
         self.landmarks, self.scale, self.shift = marks, float(scale), float(shift)
         scaled = marks if scaling is None else scaling(marks)
         if root is None:
+            self.require_affordable({"landmarks": (size, width)})
             root = _inverse_root(scaled / self.scale, self.shift)
         given = _require_root(root, size)
         # Sums of a column stay below 2**40, whatever the condition of the kernel.
@@ -142,7 +143,8 @@ class NystromFeatures(AbstractFeatureMap):
                 f"root must be a square matrix of size {m}; got shape {root}."
             )
         numbers = 10 * m * d + 10 * m * m
-        return Cost(d or None, m or None, numbers, 50 * (m * d + m * m))
+        work = 50 * (m * d + m * m) + (0 if "root" in given.shapes else m**3 // 2)
+        return Cost(d or None, m or None, numbers, work)
 
     @classmethod
     @override

@@ -120,6 +120,7 @@ class QuadraticFeatures(AbstractFeatureMap):
             norm_bound=None,
             frac_bits=2 * root_bits,
         )
+        self.require_affordable(n_features=n_features, sketch_size=sketch_size, law=law)
         self.law, self.seed = law, int(seed)
         self._lattice = RowLattice(scaling, _QUADRATIC_ROW_BITS, _QUADRATIC_LIMIT)
         self._weight_bits = _QUADRATIC_WEIGHT_BITS[law]

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from sketchlearn.errors import FeatureMapError, quote
-from sketchlearn.features.cost import Cost, Declared
+from sketchlearn.features.cost import Cost, Declared, require_affordable
 from sketchlearn.features.description import VERSION
 from sketchlearn.features.fields import (
     COLUMNS,
@@ -84,6 +84,13 @@ class AbstractRegistered(ABC):
     def cost_of(cls, given: Declared) -> Cost:
         """What a map takes, by the checked fields of its description."""
         raise NotImplementedError
+
+    @classmethod
+    def require_affordable(
+        cls, shapes: Mapping[str, tuple[int, ...]] | None = None, **fields: Any
+    ) -> None:
+        """Refuse arguments of a map that takes too much, before it is built."""
+        require_affordable(cls.cost_of(Declared(fields, shapes or {})))
 
     @classmethod
     def origin_of(cls, description: Mapping[str, Any]) -> str:
@@ -219,7 +226,8 @@ def _declare(
 ) -> Cost:
     cls = _described_class(description, nested)
     fields = cls.fields or {}
-    require_fields(description, {**_COMMON, **fields}, cls.kind)
+    what = f"the description of a {cls.kind!r} map"
+    require_fields(description, {**_COMMON, **fields}, what)
     stored = tuple(description.get("stored", ()))
     if cls.stored is not None and cls.stored != stored:
         raise FeatureMapError(

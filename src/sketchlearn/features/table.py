@@ -110,6 +110,7 @@ class TableFeatures(AbstractItemMap):
             value_bound=require_whole_bound(bound),
             norm_bound=norm_bound,
         )
+        self.require_affordable({"table": self.table.shape})
         self._matrix = WholeMatrix(self.table.astype(np.float64))
 
     @classmethod

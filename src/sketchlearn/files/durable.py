@@ -18,7 +18,13 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, BinaryIO, TypeVar
 
-from sketchlearn.errors import MissingFileError, SketchFileError
+from sketchlearn.errors import (
+    FileAccessError,
+    ForbiddenFileError,
+    MissingFileError,
+    SketchFileError,
+    quote,
+)
 
 fcntl: ModuleType | None
 try:
@@ -30,6 +36,7 @@ __all__ = [
     "has_name",
     "lock_file",
     "open_regular",
+    "path_text",
     "retry",
     "sync",
     "sync_folder",
@@ -42,12 +49,40 @@ takes an hour."""
 
 _ATTEMPTS = 100
 """A file that is replaced so often while one waits for its lock is never locked."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+"""As most file systems have it."""
 
 _T = TypeVar("_T")
 
 
-def open_regular(path: str) -> BinaryIO:
+def path_text(path: Any) -> str:
+    """The text of a path; what cannot name a file is refused.
+
+    Examples
+    --------
+    >>> path_text("a.sketch")
+    'a.sketch'
+    """
+    try:
+        name = os.fsdecode(path)
+        os.fsencode(name)
+    except (TypeError, UnicodeError) as error:
+        raise SketchFileError(
+            f"a path is text that the file system can write, or a path object; got "
+            f"{quote(path)} of type {type(path).__name__}."
+        ) from error
+    longest = max(map(len, os.fsencode(name).replace(b"\\", b"/").split(b"/")))
+    if "\0" in name or longest > _LONGEST_NAME or len(name) > _LONGEST_PATH:
+        raise SketchFileError(
+            f"a path has no NUL character, at most {_LONGEST_PATH} characters, and in "
+            f"each name at most {_LONGEST_NAME} bytes; got {quote(name)}."
+        )
+    return name
+
+
+def open_regular(path: Any) -> BinaryIO:
     """Open a regular file for reading; refuse folders, pipes and devices."""
+    path = path_text(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)  # non-blocking: a FIFO would wait forever
@@ -58,7 +93,7 @@ def open_regular(path: str) -> BinaryIO:
             raise SketchFileError(
                 f"{path!r} is not a file ({error.strerror}). Load a file made by save."
             ) from error
-        raise
+        raise _refused(error, str(error.strerror), path) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
@@ -67,10 +102,11 @@ def open_regular(path: str) -> BinaryIO:
     return open(descriptor, "rb")
 
 
-def write_file(path: str, data: bytes) -> None:
-    """Replace a file by ``data``, all of it or nothing; mode 0600."""
+def write_file(path: Any, data: bytes) -> None:
+    """Replace a file by ``data``, all of it or nothing; mode 0600; follow links."""
+    path = os.path.realpath(path_text(path))
     folder, name = os.path.split(path)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise SketchFileError(f"cannot save to {path!r}: it is not a regular file.")
     _remove_stale(folder, name)
@@ -88,9 +124,20 @@ def write_file(path: str, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and error.errno is not None:
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise MissingFileError(
+                    f"cannot save to {path!r}: there is no folder {folder!r}. Make it "
+                    "first."
+                ) from error
             text = f"{error.strerror}; what was there before is unchanged"
-            raise OSError(error.errno, text, path) from error
+            raise _refused(error, text, path) from error
         raise
+
+
+def _refused(error: OSError, text: str, path: str) -> FileAccessError:
+    is_forbidden = isinstance(error, PermissionError)
+    kind = ForbiddenFileError if is_forbidden else FileAccessError
+    return kind(error.errno, text, path)
 
 
 @contextmanager

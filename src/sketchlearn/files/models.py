@@ -15,6 +15,7 @@ from importlib.resources.abc import Traversable
 from typing import final
 
 from sketchlearn.errors import MissingFileError, SketchFileError
+from sketchlearn.files.durable import path_text
 from sketchlearn.files.weights import Weights, decode_weights, load_weights
 
 __all__ = [
@@ -110,7 +111,7 @@ def find_weights(
     """
     if is_file_name(source):
         return load_weights(source, checksum=checksum)
-    return packaged_weights(os.fspath(source), checksum=checksum)
+    return packaged_weights(path_text(source), checksum=checksum)
 
 
 def packaged_weights(name: str, *, checksum: str | None = None) -> Weights:

@@ -12,15 +12,16 @@ import io
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchlearn.errors import SketchFileError, UnsavableError
+from sketchlearn.errors import FeatureMapError, SketchFileError, UnsavableError
 from sketchlearn.files.container import (
     HEADER_LIMIT,
     MAX_BYTES,
@@ -35,9 +36,10 @@ from sketchlearn.files.container import (
     parse_canonical,
     require_fields,
 )
-from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.files.durable import open_regular, path_text, write_file
 
 __all__ = [
+    "AbstractLearned",
     "Weights",
     "decode_weights",
     "encode_weights",
@@ -113,6 +115,59 @@ class Weights:
         return hashlib.sha256(encode_weights(self)).hexdigest()
 
 
+class AbstractLearned(ABC):
+    """What is built from weights of one kind, and written back as them.
+
+    A subclass sets ``weights_kind``; it is found by that, and nothing else lists it.
+    """
+
+    weights_kind: ClassVar[str]
+    """What weights call themselves, such as ``"sqnet"``."""
+
+    @abstractmethod
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
+        """Fields, tensors and a model card as one value, to be saved."""
+
+    @classmethod
+    @abstractmethod
+    def _build(cls, weights: Weights) -> Self:
+        """Check weights of this kind before anything is made of them, and build.
+
+        The types and ranges of all fields come first, then names and shapes of the
+        tensors, which follow from them one by one: no file takes more memory than it
+        is large.
+        """
+
+    @classmethod
+    def from_weights(cls, weights: Weights) -> Self:
+        """Undo :meth:`to_weights`, or refuse what it would not write.
+
+        Parameters
+        ----------
+        weights : Weights
+            Of this kind; of a file that nobody vouches for, perhaps.
+        """
+        if weights.kind != cls.weights_kind:
+            raise FeatureMapError(
+                f"these are weights of kind {weights.kind!r}, and {cls.__name__} is "
+                f"built from {cls.weights_kind!r}. Load them with load_model."
+            )
+        built = cls._build(weights)
+        if weights.model:  # its file has the checksum of the package
+            return built
+        written = built.to_weights()
+        given = {name: written.spec.get(name) for name in weights.spec}
+        same = canonical_json(given) == canonical_json(weights.spec)
+        if not same or tensors_digest(written.tensors) != tensors_digest(
+            weights.tensors
+        ):
+            raise SketchFileError(
+                f"these weights are not written the way {cls.__name__}.to_weights "
+                "writes; get the original file."
+            )
+        return built
+
+
 def save_weights(weights: Weights, path: str | os.PathLike[str]) -> None:
     """Write weights to a file, all of it or nothing.
 
@@ -132,7 +187,7 @@ def save_weights(weights: Weights, path: str | os.PathLike[str]) -> None:
     ...     load_weights(f"{folder}/w.safetensors").digest == weights.digest
     True
     """
-    write_file(os.path.realpath(path), encode_weights(weights))
+    write_file(path, encode_weights(weights))
 
 
 def load_weights(
@@ -153,7 +208,7 @@ def load_weights(
     max_bytes : int
         Refuse larger files.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     with open_regular(name) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size > max_bytes:
@@ -165,7 +220,7 @@ def load_weights(
 
 def holds_weights(path: str | os.PathLike[str]) -> bool:
     """Whether a file says of itself that it holds weights; nothing else is checked."""
-    with open_regular(os.fspath(path)) as stream:
+    with open_regular(path) as stream:
         length = int.from_bytes(stream.read(8), "little")
         header = stream.read(min(length, HEADER_LIMIT))
     return f'"format":"{_WEIGHTS_FIELDS["format"]}"'.encode() in header

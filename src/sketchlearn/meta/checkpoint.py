@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from sketchlearn.errors import SketchFileError, TrainingError
-from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.files.durable import open_regular, path_text, write_file
 from sketchlearn.meta.backend import Tensor, torch
 from sketchlearn.meta.config import TrainConfig
 
@@ -61,12 +61,12 @@ def write_checkpoint(folder: Path, content: Mapping[str, Any]) -> None:
     """Replace the checkpoint of a run, all of it or nothing."""
     stream = io.BytesIO()
     torch.save({"format": _FORMAT, **content}, stream)
-    write_file(os.path.realpath(folder / CHECKPOINT_NAME), stream.getvalue())
+    write_file(folder / CHECKPOINT_NAME, stream.getvalue())
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what :func:`write_checkpoint` wrote, without running any code in it."""
-    name = os.fspath(path)
+    name = path_text(path)
     with open_regular(name) as stream:
         try:
             content = torch.load(stream, map_location="cpu", weights_only=True)

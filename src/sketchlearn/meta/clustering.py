@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self, final, get_args
+from typing import Any, Self, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from sketchlearn.errors import ConfigError
 from sketchlearn.features.activation import UNBOUNDED, Activation
 from sketchlearn.meta.backend import Tensor, torch
 from sketchlearn.meta.datasets import MetaDataset
-from sketchlearn.networks.forward import spec_from_dict
+from sketchlearn.meta.settings import require_at_least, require_settings
 
 __all__ = [
     "ClusteringConfig",
@@ -93,6 +93,8 @@ class ClusteringConfig:
     """What NGOpt chooses among."""
 
     def __post_init__(self) -> None:
+        require_at_least(1, episodes=self.episodes, n_rows=self.n_rows)
+        require_at_least(1, **{"numbers of sizes": min(self.sizes, default=1)})
         _require_known("activations", self.activations, get_args(Activation))
         _require_known("optimisers", self.optimisers, get_args(InnerOptimiser))
         for name in set(UNBOUNDED).intersection(self.activations):
@@ -102,9 +104,10 @@ class ClusteringConfig:
                 )
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> Self:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        return spec_from_dict(cls, fields)
+        require_settings(fields, cls, "[problem]")
+        return cls(**fields)
 
 
 @final

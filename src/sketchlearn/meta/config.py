@@ -14,12 +14,13 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, Self, final, get_args
 
 from sketchlearn.errors import ConfigError, MissingFileError
-from sketchlearn.files.durable import open_regular
+from sketchlearn.files.durable import open_regular, path_text
+from sketchlearn.meta.settings import refuse_unknown, require_settings
 
 __all__ = [
     "DataConfig",
@@ -27,7 +28,6 @@ __all__ = [
     "TrainConfig",
     "list_configs",
     "load_config",
-    "refuse_unknown",
 ]
 
 Optimizer = Literal["adam", "adamw", "radam"]
@@ -115,7 +115,7 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        refuse_unknown(settings, [f.name for f in fields(cls)], "[train]")
+        require_settings(settings, cls, "[train]")
         return cls(**settings)
 
     def rate_at(self, progress: float, step: int | None = None) -> float:
@@ -176,10 +176,7 @@ class DataConfig:
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        refuse_unknown(settings, [f.name for f in fields(cls)], "[data]")
-        for name in ("only", "leave_out"):
-            if isinstance(settings.get(name, ()), str):
-                raise ConfigError(f"{name} in [data] must be a list of names.")
+        require_settings(settings, cls, "[data]")
         return cls(**settings)
 
 
@@ -239,7 +236,7 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
     >>> load_config("pca-sqnet", "paper").train.learning_rate
     3e-05
     """
-    name, content = os.fspath(path), _read(path)
+    name, content = path_text(path), _read(path)
     presets = _presets(content)
     if preset not in presets:
         raise ConfigError(
@@ -250,10 +247,13 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
     refuse_unknown(presets[preset], _TABLES, f"[{preset}]")
     if not isinstance(content.get("task"), str):
         raise ConfigError(f"{name!r} has no key task = '...'; name the task to train.")
-    data, model, problem, training = (
-        {**content.get(table, {}), **presets[preset].get(table, {})}
-        for table in _TABLES
-    )
+    tables = []
+    for table in _TABLES:
+        shared, own = content.get(table, {}), presets[preset].get(table, {})
+        if not (isinstance(shared, dict) and isinstance(own, dict)):
+            raise ConfigError(f"[{table}] of {name!r} must be a table of settings.")
+        tables.append({**shared, **own})
+    data, model, problem, training = tables
     return RunConfig(
         task=content["task"],
         data=DataConfig.from_dict(data),
@@ -265,7 +265,7 @@ def load_config(path: str | os.PathLike[str], preset: str) -> RunConfig:
 
 def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
     """What a file says, or a configuration of the package."""
-    name = os.fspath(source)
+    name = path_text(source)
     folder, base = os.path.split(name)
     packaged = CONFIGS / f"{base.removesuffix(_TOML)}{_TOML}"
     is_name = isinstance(source, str) and not folder and not name.endswith(_TOML)
@@ -275,7 +275,7 @@ def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
             return tomllib.loads(packaged.read_text("utf-8"))
         with open_regular(name) as stream:
             return tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{name!r} is not a TOML file: {error}.") from error
     except MissingFileError as error:
         raise MissingFileError(
@@ -291,15 +291,6 @@ def _presets(content: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in content.items()
         if isinstance(value, dict) and key not in _TABLES
     }
-
-
-def refuse_unknown(settings: Mapping[str, Any], known: Any, where: str) -> None:
-    """Refuse keys that nobody would read."""
-    unknown = [key for key in settings if key not in known]
-    if unknown:
-        raise ConfigError(
-            f"unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}."
-        )
 
 
 def _require_number(

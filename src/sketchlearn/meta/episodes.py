@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
@@ -18,10 +18,10 @@ from typing_extensions import override
 
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.datasets import MetaDataset, require_apart
 from sketchlearn.meta.noise import simulate_release_noise
 from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.settings import require_settings
 
 __all__ = ["AbstractRowTask", "EpisodeConfig", "Episodes", "RowProblem"]
 
@@ -99,7 +99,7 @@ class EpisodeConfig:
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        refuse_unknown(settings, [f.name for f in fields(cls)], "[problem]")
+        require_settings(settings, cls, "[problem]")
         return cls(**settings)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sketchlearn.errors import MissingFileError, RowsError
+from sketchlearn.files.durable import open_regular, path_text
+from sketchlearn.meta.settings import require_settings
 
 __all__ = ["MANIFEST", "Split", "find_folder", "list_folder", "read_manifest"]
 
@@ -21,6 +23,11 @@ MANIFEST = "MANIFEST.json"
 Split = Literal["train", "test"]
 
 _KEYS = ("name", "file", "split", "rows", "features", "real")
+_KEY_TYPES: dict[str, type] = {
+    **dict.fromkeys(("name", "file", "split", "kind"), str),
+    **dict.fromkeys(("rows", "features", "bytes"), int),
+    "real": bool,
+}
 
 
 def find_folder(path: str | os.PathLike[str]) -> Path:
@@ -31,7 +38,7 @@ def find_folder(path: str | os.PathLike[str]) -> Path:
     path : path
         A folder with a ``MANIFEST.json``, or one whose folder ``data`` has it.
     """
-    given = Path(path)
+    given = Path(path_text(path))
     for folder in (given, given / "data"):
         if (folder / MANIFEST).is_file():
             return folder
@@ -63,24 +70,30 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
     """
     path = folder / MANIFEST
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["datasets"]
+        with open_regular(path) as stream:
+            entries = json.loads(stream.read().decode("utf-8"))["datasets"]
         missing = [key for entry in entries for key in _KEYS if key not in entry]
-    except (ValueError, KeyError, TypeError) as error:
+        known = [_KEY_TYPES.keys() & dict(entry) for entry in entries]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowsError(
             f"{str(path)!r} is not a list of datasets ({type(error).__name__}: "
-            f"{error}). Mend it, or fetch the sets into another folder."
+            f"{str(error)[:80]}). Mend it, or fetch the sets into another folder."
         ) from error
     if missing:
         raise RowsError(
             f"an entry of {str(path)!r} has no {missing[0]!r}; each needs "
             f"{', '.join(_KEYS)}. Add it, or remove the entry."
         )
+    for entry, keys in zip(entries, known, strict=True):
+        where, table = f"an entry of {str(path)!r}", {key: entry[key] for key in keys}
+        require_settings(table, None, where, **_KEY_TYPES)
     home = folder.resolve()
     for entry in entries:
-        if not (home / str(entry["file"])).resolve().is_relative_to(home):
+        file = path_text(entry["file"])
+        if not (home / file).resolve().is_relative_to(home):
             raise RowsError(
                 f"an entry of {str(path)!r} names a file outside of the folder: "
-                f"{entry['file']!r}. Move the file into the folder."
+                f"{file!r}. Move the file into the folder."
             )
     found: list[dict[str, Any]] = entries
     return found

@@ -169,7 +169,7 @@ def import_tensors(module: nn.Module, tensors: Mapping[str, NDArray[Any]]) -> No
         for name, tensor in module.state_dict().items()
         if not name.endswith(_COUNTER)
     }
-    kept = frozen_tensors(tensors, shapes)
+    kept = frozen_tensors(tensors, shapes.items())
     state = {name: torch.from_numpy(array.copy()) for name, array in kept.items()}
     module.load_state_dict(state, strict=False)
 

@@ -139,7 +139,7 @@ def _write_set(home: Path, one: PaperSet, frame: Any, target: Any) -> dict[str, 
     data = _parquet({**columns, LABEL: labels[kept]})
     file = f"{one.split}/{one.name}.parquet"
     (home / one.split).mkdir(exist_ok=True)
-    write_file(os.path.realpath(home / file), data)
+    write_file(home / file, data)
     return {
         **_described(one, columns),
         "file": file,
@@ -257,4 +257,4 @@ def _write_manifest(home: Path, entries: dict[str, dict[str, Any]]) -> None:
     ordered = sorted(entries.values(), key=lambda one: (one["split"], one["name"]))
     total = sum(entry.get("bytes", 0) for entry in ordered)
     text = json.dumps({"datasets": ordered, "total_bytes": total}, indent=1)
-    write_file(os.path.realpath(home / MANIFEST), (text + "\n").encode())
+    write_file(home / MANIFEST, (text + "\n").encode())

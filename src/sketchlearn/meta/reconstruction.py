@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, TypeAlias, cast, final
+from typing import Any, Self, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from sketchlearn.errors import ConfigError, RowsError
 from sketchlearn.meta.backend import Tensor, nn, torch
 from sketchlearn.meta.conditional_autoencoder import TrainableAutoencoder
 from sketchlearn.meta.problems import AbstractStagedProblem, beside
+from sketchlearn.meta.settings import require_settings
 from sketchlearn.metrics import balanced_accuracy
-from sketchlearn.networks.forward import spec_from_dict
 
 __all__ = [
     "BinaryTables",
@@ -87,9 +87,10 @@ class ReconstructionConfig:
                 )
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> Self:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        return spec_from_dict(cls, fields)
+        require_settings(fields, cls, "[problem]")
+        return cls(**fields)
 
 
 @final

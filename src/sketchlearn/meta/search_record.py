@@ -94,7 +94,7 @@ class SearchRecord:
         lines = path.read_text("utf-8").splitlines(keepends=True)
         if lines and not lines[-1].endswith("\n"):  # killed while it wrote
             lines = lines[:-1]
-            write_file(os.path.realpath(path), "".join(lines).encode())
+            write_file(path, "".join(lines).encode())
         try:
             entries = [json.loads(line) for line in lines]
         except json.JSONDecodeError as error:

@@ -6,7 +6,7 @@ Nothing of a dataset is in them: a network trained on them serves any stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -15,8 +15,8 @@ from typing_extensions import override
 
 from sketchlearn.decoders.counts.zipf import draw_zipf_counts, zipf_probabilities
 from sketchlearn.errors import ConfigError
-from sketchlearn.meta.config import refuse_unknown
 from sketchlearn.meta.count_sets import AbstractSets, SetGroup
+from sketchlearn.meta.settings import require_settings
 
 __all__ = ["CHECKED_ALPHAS", "ZipfSets"]
 
@@ -88,7 +88,7 @@ class ZipfSets(AbstractSets):
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        refuse_unknown(settings, [entry.name for entry in fields(cls)], "[problem]")
+        require_settings(settings, cls, "[problem]")
         ranges = ("alpha", "beta", "emphasis")
         pairs = {name: tuple(settings[name]) for name in ranges if name in settings}
         return cls(**{**settings, **pairs})

@@ -9,7 +9,7 @@ known here either: this is a network in evaluation mode, as a function of NumPy 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, cast, final, get_args
@@ -50,7 +50,8 @@ NetworkKind = Literal["linear", "ternary", "binary", "resnet", "transformer"]
 Head = Literal["tanh", "sigmoid"]
 
 Spec = TypeVar("Spec")
-Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+Shapes: TypeAlias = Iterable[tuple[str, tuple[int, ...]]]
+"""Names and shapes of tensors, one by one: those of a forged size never end."""
 
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
 """Tensors of a batch norm; a layer norm has the first two."""
@@ -116,10 +117,10 @@ class NetworkSpec:
         for name in ("n_inputs", "n_outputs", "depth", "width", "windows"):
             value = getattr(self, name)
             least = 0 if self.is_flat and name in ("depth", "width") else 1
-            if type(value) is not int or value < least:
+            if type(value) is not int or not least <= value < 2**48:
                 raise FeatureMapError(
-                    f"{name} of a {self.kind} network must be a whole number >= "
-                    f"{least}; got {quote(value)}."
+                    f"{name} of a {self.kind} network must be a whole number from "
+                    f"{least} to 2**48; got {quote(value)}."
                 )
         if self.is_flat and (self.depth or self.width):
             raise FeatureMapError(
@@ -147,6 +148,22 @@ class NetworkSpec:
         """What each window goes through."""
         n_in, n_out = self.n_inputs // self.windows, self.n_outputs // self.windows
         return replace(self, n_inputs=n_in, n_outputs=n_out, windows=1)
+
+    def shapes(self, prefix: str = "") -> Shapes:
+        """Tensors of each window, whose names begin with a prefix."""
+        spec, start = self.window, f"{prefix}layers."
+        if spec.is_flat:
+            yield from _affine_shapes(f"{start}last", spec.n_inputs, spec.n_outputs)
+            return
+        width, norm = spec.width, _STATISTICS[: 4 if spec.kind == "resnet" else 2]
+        yield from _affine_shapes(f"{start}first", spec.n_inputs, width)
+        for index in range(spec.depth):
+            body = f"{start}block{index}.body"
+            yield from ((f"{body}.norm.{part}", (width,)) for part in norm)
+            yield from _affine_shapes(f"{body}.inner", width, width)
+            yield from _affine_shapes(f"{body}.outer", width, width)
+        yield from ((f"{start}norm.{part}", (width,)) for part in norm)
+        yield from _affine_shapes(f"{start}last", width, spec.n_outputs)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields; ``windows`` where there are several."""
@@ -188,13 +205,9 @@ class FrozenNetwork:
     tensors: Mapping[str, NDArray[np.float32]]
 
     def __post_init__(self) -> None:
-        if self.spec.depth > len(self.tensors):  # before as many names are written
-            raise FeatureMapError(
-                f"the tensors do not fit the network: {len(self.tensors)} are too few "
-                f"for {self.spec.depth} blocks. Use the tensors and the spec of one "
-                "weights file."
-            )
-        kept = frozen_tensors(self.tensors, _shapes(self.spec.window))
+        kept = frozen_tensors(self.tensors, self.spec.shapes())
+        if any((kept[name] < 0).any() for name in kept if name.endswith("_var")):
+            raise FeatureMapError("running variances of a network are never negative.")
         if self.spec.kind in get_args(QuantizedKind):
             name = "layers.last.weight"
             kept[name] = quantized(kept[name], cast(QuantizedKind, self.spec.kind))
@@ -263,7 +276,7 @@ def initial_tensors(spec: NetworkSpec, seed: int = 0) -> dict[str, NDArray[np.fl
     (2, 9)
     """
     rng, tensors = np.random.default_rng(seed), {}
-    shapes = _shapes(spec.window)
+    shapes = dict(spec.shapes())
     for name, shape in shapes.items():
         layer, _, part = name.rpartition(".")
         if layer.endswith("norm"):
@@ -277,20 +290,26 @@ def initial_tensors(spec: NetworkSpec, seed: int = 0) -> dict[str, NDArray[np.fl
 def frozen_tensors(
     tensors: Mapping[str, NDArray[Any]], wanted: Shapes
 ) -> dict[str, NDArray[np.float32]]:
-    """Read-only float32 copies, if they are the tensors that are wanted."""
-    found = {name: np.shape(array) for name, array in tensors.items()}
-    for name in sorted({*wanted, *found}):
-        if wanted.get(name) != found.get(name):
-            raise FeatureMapError(
-                f"the tensors do not fit the network: {name!r} has shape "
-                f"{found.get(name, 'missing')}, expected "
-                f"{wanted.get(name, 'no such tensor')}. Use the tensors and the spec "
-                "of one weights file."
-            )
-    kept = {name: np.array(tensors[name], np.float32) for name in wanted}
-    for array in kept.values():
-        array.flags.writeable = False
+    """Read-only float32 copies, if they are the tensors that are wanted.
+
+    The first that is missing ends it: what is wanted may be without end.
+    """
+    found, kept = {name: np.shape(a) for name, a in tensors.items()}, {}
+    for name, shape in wanted:
+        _require_shape(name, found.pop(name, "missing"), shape)
+        kept[name] = np.array(tensors[name], np.float32)
+        kept[name].flags.writeable = False
+    for name, shape in found.items():
+        _require_shape(name, shape, "no such tensor")
     return kept
+
+
+def _require_shape(name: str, found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise FeatureMapError(
+            f"the tensors do not fit the network: {quote(name)} has shape {found}, "
+            f"expected {wanted}. Use the tensors and the spec of one weights file."
+        )
 
 
 def part_of_tensors(
@@ -326,25 +345,5 @@ def spec_from_dict(cls: type[Spec], found: Mapping[str, Any]) -> Spec:
         raise FeatureMapError(f"{cls.__name__} has wrong fields: {error}.") from error
 
 
-def _shapes(spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of a network of one window by name."""
-    if spec.is_flat:
-        return _affine_shapes("layers.last", spec.n_inputs, spec.n_outputs)
-    width = spec.width
-    shapes = _affine_shapes("layers.first", spec.n_inputs, width)
-    for index in range(spec.depth):
-        body = f"layers.block{index}.body"
-        shapes |= _norm_shapes(f"{body}.norm", spec)
-        shapes |= _affine_shapes(f"{body}.inner", width, width)
-        shapes |= _affine_shapes(f"{body}.outer", width, width)
-    shapes |= _norm_shapes("layers.norm", spec)
-    return shapes | _affine_shapes("layers.last", width, spec.n_outputs)
-
-
-def _affine_shapes(name: str, n_in: int, n_out: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
-
-
-def _norm_shapes(name: str, spec: NetworkSpec) -> dict[str, tuple[int, ...]]:
-    parts = _STATISTICS if spec.kind == "resnet" else _STATISTICS[:2]
-    return {f"{name}.{part}": (spec.width,) for part in parts}
+def _affine_shapes(name: str, n_in: int, n_out: int) -> Shapes:
+    return (f"{name}.weight", (n_out, n_in)), (f"{name}.bias", (n_out,))

@@ -19,7 +19,12 @@ from typing import Any, NoReturn, final
 
 from sketchlearn.errors import SessionError, SketchFileError, import_extra
 from sketchlearn.files.container import canonical_json
-from sketchlearn.files.durable import lock_file, open_regular, write_file
+from sketchlearn.files.durable import (
+    lock_file,
+    open_regular,
+    path_text,
+    write_file,
+)
 
 __all__ = ["PartyKey", "import_cryptography", "require_public_key"]
 __public__ = ["PartyKey"]
@@ -111,7 +116,7 @@ class PartyKey:
         The file knows the sessions of this key so far, and learns of those to which
         it contributes from now on.
         """
-        name = os.path.realpath(path)
+        name = os.path.realpath(path_text(path))
         sessions = {session for session, public in _USED if public == self._name}
         if os.path.exists(name):
             with suppress(SketchFileError):
@@ -123,7 +128,7 @@ class PartyKey:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PartyKey:
         """Read back what :meth:`save` wrote, or refuse the file."""
-        name = os.fspath(path)
+        name = path_text(path)
         secret, _ = _read_key(name)
         key = cls(secret)
         key._files.add(os.path.realpath(name))

@@ -25,17 +25,16 @@ from sketchlearn.decoders.counts.item_prior import (
     fold_moments,
     sum_moments,
 )
-from sketchlearn.decoders.counts.packing import PackedCounters, place_digits
+from sketchlearn.decoders.counts.packing import MOST_ROWS, PackedCounters, place_digits
 from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.features.arguments import require_positive_int
+from sketchlearn.features.table import TableFeatures
 
 __all__ = ["PackingTuning", "pack_counters"]
 __public__ = ["pack_counters"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-
-_MOST_ROWS = 2**24
-"""Bases up to it are whole in the float32 of a file."""
 
 _PACKING_ROUNDS = 4
 """Items that find no room are taken from the plan, which makes others less
@@ -207,15 +206,17 @@ def _require_sizes(
     rows: ArrayLike | sp.sparray, sketch_size: int, max_rows: int
 ) -> None:
     """Refuse rows that are no sets, and sizes without room."""
-    if sketch_size < 2:
+    if require_positive_int("sketch_size", sketch_size) < 2:
         raise FeatureMapError(
             f"packed counters need a sketch_size of at least 2, one number of which is "
             f"a checksum; got {sketch_size}."
         )
-    if not 1 <= max_rows <= _MOST_ROWS:
+    if not isinstance(max_rows, int | np.integer) or not 1 <= max_rows <= MOST_ROWS:
         raise FeatureMapError(
             f"max_rows must be a number of rows from 1 to 2**24; got {max_rows}."
         )
+    n_items = np.shape(rows)[-1] if np.ndim(rows) == 2 or sp.issparse(rows) else 1
+    TableFeatures.require_affordable({"table": (n_items, sketch_size)})
     values = sp.csr_array(rows).data if sp.issparse(rows) else np.asarray(rows)
     if not np.isin(values, (0, 1)).all():
         raise RowsError(

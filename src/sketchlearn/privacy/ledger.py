@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from sketchlearn.errors import LedgerError, PrivacyError
+from sketchlearn.files.durable import path_text
 from sketchlearn.privacy.accountant import Terms
 from sketchlearn.privacy.books import AbstractBook, FileBook, MemoryBook
 from sketchlearn.privacy.charge import Charge, Neighbours
@@ -252,9 +253,7 @@ class Ledger:
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
     """The file itself: the same one from every folder and by every link."""
-    if "\0" in os.fsdecode(path):
-        raise LedgerError("the name of a ledger holds a NUL character; check the path.")
-    return Path(os.path.realpath(Path(path)))
+    return Path(os.path.realpath(path_text(path)))
 
 
 def open_ledger(path: Any) -> Ledger:

@@ -38,6 +38,9 @@ _BATCH_NUMBERS = 2**22
 _PART_NUMBERS = 2**19
 """Numbers that a thread is given at once, if there are as many."""
 
+_MOST_NUMBERS = 2**27
+"""And at most so many, however wide the rows are: a gigabyte."""
+
 FEWEST_ROWS = 2048
 """Rows that a thread is given in any case, if there are as many."""
 
@@ -82,7 +85,9 @@ class Batches(OpenedRows):
         self.names = names
         width = self._layout.width if self._order is None else len(self._order)
         self.n_features = width
-        usual = min(32_768, max(FEWEST_ROWS, _BATCH_NUMBERS // max(self.n_features, 1)))
+        columns = max(self.n_features, 1)
+        fewest = max(1, min(FEWEST_ROWS, _MOST_NUMBERS // columns))
+        usual = min(32_768, max(fewest, _BATCH_NUMBERS // columns))
         self._batch_rows = options.batch_rows or usual
         if options.n_features is not None:
             require_width(width, options.n_features, first.source)

@@ -62,7 +62,7 @@ def open_rows(
         Expected number of features; any other is an error.
     batch_rows : int, optional
         Rows in each batch but the last; by default about four million numbers, and
-        from 2,048 to 32,768 rows.
+        from 2,048 (fewer of more than 65,536 numbers) to 32,768 rows.
     above : float, optional
         Make zeros and ones of all numbers: 1 above this one, else 0.
     n_jobs : int, optional

@@ -70,7 +70,11 @@ def _expand(item: str | os.PathLike[str]) -> list[DataFile]:
 
 def _expand_path(text: str) -> list[DataFile]:
     path = Path(text)
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise MissingFileError(f"no file {text[:80]!r}: {error.strerror}.") from error
+    if is_folder:
         inside = [entry.name for entry in path.iterdir() if entry.is_file()]
         return [_data_file(path / name) for name in readable_names(str(path), inside)]
     paths = [path] if path.exists() else []

@@ -29,6 +29,9 @@ __all__ = [
     "schema_piece",
 ]
 
+WIDEST = 2**24
+"""Most numbers of a row: each is written out, and has a type and a place."""
+
 Reader = Callable[[Sequence[int], int], Iterator[Any]]
 Spans = list[tuple[int, int]]
 
@@ -148,6 +151,11 @@ def array_piece(
             "Reshape your data to (rows, features)."
         )
     n_rows, n_columns = map(int, shape)
+    if n_columns > WIDEST:
+        raise RowsError(
+            f"rows of {source} have {n_columns} features, more than the 2**24 that are "
+            "written out of a row. Select columns, or sketch items with sketch_items."
+        )
 
     def read(positions: Sequence[int], batch_rows: int) -> Iterator[Any]:
         chosen = None if list(positions) == list(range(n_columns)) else list(positions)

@@ -25,7 +25,7 @@ from sketchlearn.files.container import (
     require_fields,
     require_key,
 )
-from sketchlearn.files.durable import open_regular, write_file
+from sketchlearn.files.durable import open_regular, path_text, write_file
 from sketchlearn.parties.session import Session
 from sketchlearn.parties.shares import Share
 from sketchlearn.privacy.released import PrivateSketch
@@ -72,7 +72,7 @@ def save(
     ...     load(f"{folder}/phi.map") == phi
     True
     """
-    write_file(os.path.realpath(path), dumps(obj, key=key, key_id=key_id))
+    write_file(path, dumps(obj, key=key, key_id=key_id))
 
 
 def load(
@@ -100,7 +100,7 @@ def load(
     Sketch, PrivateSketch, AbstractFeatureMap, Session or Share
         As the file says. Without a key the digest finds damage, not deceit.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     with open_regular(name) as stream:
         size = os.fstat(stream.fileno()).st_size
         return _parse(stream, size, repr(name), key, feature_map, max_bytes)
@@ -138,6 +138,11 @@ def loads(
     max_bytes: int = MAX_BYTES,
 ) -> Any:
     """Read bytes made by :func:`dumps`; arguments and errors as for :func:`load`."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise SketchFileError(
+            f"loads reads the bytes that dumps made; got a {type(data).__name__}. Read "
+            "a file with load(path)."
+        )
     stream = io.BytesIO(data)
     return _parse(stream, len(data), "this byte string", key, feature_map, max_bytes)
 

@@ -8,7 +8,7 @@ from sketchlearn.decoders.counts.fitted_prior import Energy, FittedPrior
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.learned_laws import LearnedLaws, relative_odds
 from sketchlearn.decoders.counts.prior import CountLaws
-from sketchlearn.errors import SketchFileError
+from sketchlearn.errors import FeatureMapError
 from sketchlearn.files.weights import Weights
 
 
@@ -43,14 +43,14 @@ def test_what_is_saved_is_what_is_loaded():
 @pytest.mark.parametrize(
     ("kind", "tensors", "message"),
     [
-        ("sqnet", {}, "not of 'count-laws'"),
-        ("count-laws", {"absent": np.zeros(3, np.float32)}, "a share for each"),
+        ("sqnet", {}, "of kind 'sqnet'"),
+        ("count-laws", {"absent": np.zeros(3, np.float32)}, "'absent' has shape"),
         ("count-laws", {"weights": -np.ones(1, np.float32)}, "negative"),
     ],
 )
 def test_what_are_no_laws_is_refused(kind, tensors, message):
     good = bell(1.0).to_weights().tensors
-    with pytest.raises(SketchFileError, match=message):
+    with pytest.raises(FeatureMapError, match=message):
         LearnedLaws.from_weights(Weights(kind, {}, {**good, **tensors}))
 
 

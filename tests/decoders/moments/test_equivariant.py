@@ -223,7 +223,7 @@ def test_weights_hold_the_whole_decoder():
     again = EquivariantDecoder.from_weights(weights)
     one, two = (d.correlate(truth @ omega, omega, 0.0) for d in (SMALL, again))
     assert np.array_equal(one, two)
-    with pytest.raises(FeatureMapError, match="'blocks.2.attend.bias' .* missing"):
+    with pytest.raises(FeatureMapError, match="'blocks.2.norm.weight' .* missing"):
         FrozenPrior(replace(SPEC, depth=3), weights.tensors)
     with pytest.raises(FeatureMapError, match="no field 'heads'"):
         PriorSpec.from_dict({"heads": 2})

@@ -62,7 +62,7 @@ def test_names_that_do_not_exist_are_not_left_out():
     wrong = replace(CONFIG, data=DataConfig(leave_out=["set9"]))
     with pytest.raises(ConfigError, match="cannot leave out 'set9'"):
         build_run(wrong, DATASETS)
-    with pytest.raises(ConfigError, match="list of names"):
+    with pytest.raises(ConfigError, match="leave_out must be a list"):
         DataConfig.from_dict({"leave_out": "set1"})
 
 

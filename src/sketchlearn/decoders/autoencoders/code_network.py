@@ -19,17 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from typing_extensions import override
 
 from sketchlearn.arithmetic.draws import Draws
 from sketchlearn.decoders.autoencoders.code_search import SearchedCodes, SearchSteps
 from sketchlearn.decoders.autoencoders.directions import CodeDirections
-from sketchlearn.errors import FeatureMapError, quote
-from sketchlearn.files.weights import Weights
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.fields import COUNT, require_fields
+from sketchlearn.files.weights import AbstractLearned, Weights
 from sketchlearn.networks.forward import (
     FrozenNetwork,
     NetworkSpec,
@@ -62,6 +65,9 @@ rate, logits of momentum and of the likelihood's weight; and of ln γ, shape (1,
 N_FEATURE_INPUTS, N_COMPONENT_INPUTS = 8, 7
 """Numbers of :class:`~sketchlearn.decoders.autoencoders.directions.CodeDirections`."""
 
+_MOST_LOGARITHM = 40.0
+"""Largest magnitude of a number of the search: its exponential is far from overflow."""
+
 OFFSETS = 0.25
 """Offsets δ are so many times what the network says: part of what it was trained
 with, so that a small change of its weights is a small change of thresholds."""
@@ -85,11 +91,8 @@ class CodeSpec:
     n_steps: int = 24
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if type(value) is not int or value < 1:
-                raise FeatureMapError(
-                    f"{name} must be a whole number >= 1; got {quote(value)}."
-                )
+        fields = dict.fromkeys(asdict(self), COUNT)
+        require_fields(asdict(self), fields, "the spec of a code network")
 
     @property
     def networks(self) -> dict[str, NetworkSpec]:
@@ -108,7 +111,7 @@ class CodeSpec:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CodeNetwork:
+class CodeNetwork(AbstractLearned):
     """Networks and steps with their weights.
 
     Parameters
@@ -132,22 +135,14 @@ class CodeNetwork:
 
     def __post_init__(self) -> None:
         own = {STEPS: (self.spec.n_steps, 4), SCALE: (1,)}
-        given = {name: a for name, a in self.tensors.items() if name in own}
-        parts = {
-            prefix + name: array
-            for prefix, spec in self.spec.networks.items()
-            for name, array in FrozenNetwork(
-                spec, part_of_tensors(self.tensors, prefix)
-            ).tensors.items()
-        }
-        known = set(own) | set(parts)
-        unknown = sorted(set(self.tensors) - known)
-        if unknown:
+        parts = (spec.shapes(prefix) for prefix, spec in self.spec.networks.items())
+        kept = frozen_tensors(self.tensors, chain(own.items(), *parts))
+        object.__setattr__(self, "tensors", kept)
+        if max(np.abs(kept[name]).max() for name in own) > _MOST_LOGARITHM:
             raise FeatureMapError(
-                f"there is no tensor {quote(unknown[0])} in a code "
-                "network. Use the tensors of one weights file."
+                "steps and scale of a code network are logarithms and logits, at most "
+                f"{_MOST_LOGARITHM:g} in magnitude; these are larger."
             )
-        object.__setattr__(self, "tensors", {**frozen_tensors(given, own), **parts})
 
     @classmethod
     def initial(cls, spec: CodeSpec, seed: int = 0) -> Self:
@@ -173,6 +168,11 @@ class CodeNetwork:
         mixed = mixed + random_directions(known.spread, len(own)) * np.exp(
             np.clip(other, -9, 3)
         )
+        if not (np.isfinite(mixed).all() and np.isfinite(offset).all()):
+            raise FeatureMapError(
+                "the numbers of this code network overflow: its weights are damaged or "
+                "forged. Get the original file."
+            )
         return SearchedCodes(
             classes=known.classes,
             gain=gain,
@@ -193,13 +193,13 @@ class CodeNetwork:
             expit(table[:, 3]),
         )
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Sizes, tensors and a model card as one value."""
         return Weights(self.weights_kind, asdict(self.spec), self.tensors, card or {})
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> Self:
-        """The network that weights of kind ``"code-network"`` belong to."""
+    @override
+    def _build(cls, weights: Weights) -> Self:
         return cls(CodeSpec.from_dict(weights.spec), weights.tensors)
 
     def _network(self, prefix: str) -> FrozenNetwork:

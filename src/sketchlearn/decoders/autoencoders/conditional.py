@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
 
 from sketchlearn.decoders.autoencoders.adapted import AdaptedAutoencoder
 from sketchlearn.decoders.autoencoders.conditional_spec import ConditionalSpec
@@ -29,7 +30,7 @@ from sketchlearn.features.network import (
     NetworkFeatures,
     unchanged_model,
 )
-from sketchlearn.files.weights import Weights
+from sketchlearn.files.weights import AbstractLearned, Weights
 from sketchlearn.networks.forward import (
     FrozenNetwork,
     NetworkSpec,
@@ -57,7 +58,7 @@ RECONSTRUCTION_PREFIX = "decoder."
 
 @final
 @dataclass(frozen=True, eq=False)
-class ConditionalAutoencoder:
+class ConditionalAutoencoder(AbstractLearned):
     """Encoder, decoder and Sketch Network with their weights, for any dataset.
 
     Parameters
@@ -241,18 +242,13 @@ class ConditionalAutoencoder:
         width = self.spec.n_features if n_features is None else n_features
         return self.adapted(np.full(width, share))
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Spec, tensors and a model card as one value."""
         return Weights(self.weights_kind, self.spec.to_dict(), self.tensors, card or {})
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> Self:
-        """Undo :meth:`to_weights`."""
-        if weights.kind != cls.weights_kind:
-            raise FeatureMapError(
-                f"these are weights of kind {weights.kind!r}, not of a conditional "
-                "autoencoder. Load them with load_model."
-            )
+    @override
+    def _build(cls, weights: Weights) -> Self:
         model = ModelReference(weights.model, weights.digest) if weights.model else None
         return cls(ConditionalSpec.from_dict(weights.spec), weights.tensors, model)
 

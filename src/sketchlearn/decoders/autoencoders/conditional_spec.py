@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, final, get_args
 
-from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.fields import (
+    COUNT,
+    COUNT_OR_0,
+    one_of,
+    or_none,
+    require_fields,
+)
 from sketchlearn.networks.forward import Head, NetworkSpec, spec_from_dict
 
 __all__ = ["Condition", "ConditionalSpec"]
@@ -66,27 +73,18 @@ class ConditionalSpec:
     sketch_head: Head | None = None
 
     def __post_init__(self) -> None:
-        if self.condition not in get_args(Condition):
-            raise FeatureMapError(
-                f"condition must be one of {', '.join(get_args(Condition))}; got "
-                f"{quote(self.condition)}."
-            )
-        if type(self.sketch_size) is not int or (
-            (self.sketch_size > 0) != (self.condition == "sketch")
-        ):
+        require_fields(vars(self), _AUTOENCODER_FIELDS, "the spec of an autoencoder")
+        if (self.sketch_size > 0) != (self.condition == "sketch"):
             raise FeatureMapError(
                 "sketch_size must be a whole number: above 0 with the condition "
-                f"'sketch', 0 without; got {quote(self.sketch_size)} with "
+                f"'sketch', 0 without; got {self.sketch_size} with "
                 f"{self.condition!r}."
             )
-        _ = self.encoder, self.decoder, self.sketch  # they refuse sizes below 1
 
     @property
     def n_condition(self) -> int:
         """Numbers of z."""
-        return self.sketch_size + (
-            0 if self.condition == "none" else int(self.n_features)
-        )
+        return self.sketch_size + (0 if self.condition == "none" else self.n_features)
 
     @property
     def encoder(self) -> NetworkSpec:
@@ -129,3 +127,12 @@ class ConditionalSpec:
             depth=self.depth,
             width=self.width,
         )
+
+
+_AUTOENCODER_FIELDS = {
+    **dict.fromkeys(("n_features", "n_components", "depth", "width"), COUNT),
+    **dict.fromkeys(("sketch_depth", "sketch_width"), COUNT),
+    "condition": one_of(*get_args(Condition)),
+    "sketch_size": COUNT_OR_0,
+    "sketch_head": or_none(one_of(*get_args(Head))),
+}

@@ -19,8 +19,16 @@ from sketchlearn.decoders.clusters.descent import (
     descend,
 )
 from sketchlearn.decoders.clusters.pullback import activate
-from sketchlearn.errors import FeatureMapError, quote
+from sketchlearn.errors import FeatureMapError
 from sketchlearn.features.activation import Activation
+from sketchlearn.features.fields import (
+    COUNT_OR_0,
+    FLAG,
+    Field,
+    is_whole,
+    one_of,
+    require_fields,
+)
 
 __all__ = [
     "DAMPED",
@@ -102,27 +110,32 @@ class CKMSpec:
     """Whether centroids are pulled to where the descent begins; the paper's are not."""
 
     def __post_init__(self) -> None:
-        choices = {
-            "activation": get_args(Activation),
-            "optimiser": get_args(InnerOptimiser),
-            "atoms": get_args(Atoms),
-            "schedule": get_args(InnerSchedule),
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise FeatureMapError(
-                    f"{name} must be one of {', '.join(known)}; got "
-                    f"{quote(getattr(self, name))}."
-                )
+        require_fields(vars(self), _CKM_FIELDS, "the spec of Iterative CKM")
         if self.atoms == "gaussian" and self.activation not in DAMPED:
             raise FeatureMapError(
                 f"Gaussian atoms need one of the activations {', '.join(DAMPED)}; got "
                 f"{self.activation!r}. Set atoms='point'."
             )
+        if self.activation == "fourier" and self.sketch_size % 2:
+            raise FeatureMapError(
+                "sketch_size must be even (cosine and sine pairs); got "
+                f"{self.sketch_size}."
+            )
 
     def n_units(self, sketch_size: int) -> int:
         """Columns of W for a sketch size."""
         return sketch_size // 2 if self.activation == "fourier" else sketch_size
+
+
+_CKM_FIELDS = {
+    "activation": one_of(*get_args(Activation)),
+    "optimiser": one_of(*get_args(InnerOptimiser)),
+    "n_steps": Field("a whole number from 0 to 2**16", is_whole(0, 2**16 + 1), False),
+    "sketch_size": COUNT_OR_0,
+    "atoms": one_of(*get_args(Atoms)),
+    "schedule": one_of(*get_args(InnerSchedule)),
+    "is_pulled": FLAG,
+}
 
 
 class CKMFit(NamedTuple):

@@ -40,7 +40,7 @@ from sketchlearn.features.activation import ActivationFeatures
 from sketchlearn.features.arguments import require_positive_int
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.files.weights import Weights
+from sketchlearn.files.weights import AbstractLearned, Weights
 from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.sketching.sketch import Sketch
@@ -51,10 +51,13 @@ Array: TypeAlias = NDArray[np.float64]
 
 _LEARNED, _WEIGHT = "numbers.", "weight"
 
+_MOST_LEARNED = 20.0
+"""Largest magnitude of a learned number: none overflows for any sizes."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
-class IterativeCKM:
+class IterativeCKM(AbstractLearned):
     r"""A learned law of linear units with the descent that goes with it.
 
     The first units are the axes, as far as four fifths of all go, with one learned
@@ -117,7 +120,13 @@ class IterativeCKM:
         if self.spec.sketch_size:
             n_units = self.spec.n_units(self.spec.sketch_size)
             shapes[_WEIGHT] = (MAX_PADDED, n_units)
-        object.__setattr__(self, "tensors", frozen_tensors(self.tensors, shapes))
+        kept = frozen_tensors(self.tensors, shapes.items())
+        object.__setattr__(self, "tensors", kept)
+        if max(map(abs, self.learned.values())) > _MOST_LEARNED:
+            raise FeatureMapError(
+                "learned numbers of Iterative CKM are logarithms and slopes of them, "
+                f"at most {_MOST_LEARNED:g} in magnitude; these are larger."
+            )
 
     @classmethod
     def initial(cls, spec: CKMSpec, seed: int = 0) -> Self:
@@ -202,13 +211,13 @@ class IterativeCKM:
         """The decoder for sketches of :meth:`feature_map`."""
         return CKMDecoder(self, n_clusters, n_starts=n_starts, seed=seed)
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Spec, tensors and model card as one value, to be saved."""
         return Weights(self.weights_kind, asdict(self.spec), self.tensors, card or {})
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> Self:
-        """The model that weights of kind ``"iterative-ckm"`` belong to."""
+    @override
+    def _build(cls, weights: Weights) -> Self:
         return cls(spec_from_dict(CKMSpec, weights.spec), weights.tensors)
 
     def _rate(self, n_clusters: int, size: int) -> float:

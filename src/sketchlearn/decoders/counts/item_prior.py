@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
 
-from sketchlearn.errors import RowsError
-from sketchlearn.files.weights import Weights
+from sketchlearn.errors import FeatureMapError, RowsError
+from sketchlearn.features.fields import Field, is_whole, require_fields
+from sketchlearn.files.weights import AbstractLearned, Weights
+from sketchlearn.networks.forward import frozen_tensors
 
 __all__ = [
     "ItemPrior",
@@ -90,7 +93,7 @@ class RowMoments:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ItemPrior:
+class ItemPrior(AbstractLearned):
     r"""Mean and covariance of the items of one row, learned from training rows.
 
     Parameters
@@ -116,6 +119,15 @@ class ItemPrior:
     >>> prior.mean.round(2), prior.covariance[0].round(2)
     (array([0.5 , 0.5 , 0.25]), array([ 0.25,  0.25, -0.12]))
     """
+
+    weights_kind: ClassVar = "item-prior"
+    spec_fields: ClassVar[Mapping[str, Field]] = {
+        "n_rows": Field("a whole number from 1 to 2**53", is_whole(1, 2**53)),
+        "shrinkage": Field(
+            "a number from 0 to 1",
+            lambda value: type(value) in (int, float) and 0 <= value <= 1,
+        ),
+    }
 
     mean: Array
     covariance: Array
@@ -176,23 +188,32 @@ class ItemPrior:
         return {"n_rows": self.n_rows, "shrinkage": self.shrinkage}
 
     @staticmethod
-    def from_tensors(
-        tensors: Mapping[str, NDArray[np.float32]], spec: Mapping[str, Any]
-    ) -> ItemPrior:
-        """What :meth:`to_tensors` and :meth:`to_spec` gave."""
-        mean, covariance = (
-            tensors[name].astype(np.float64) for name in ("mean", "covariance")
-        )
-        return ItemPrior(mean, covariance, spec["n_rows"], spec["shrinkage"])
+    def shapes_of(tensors: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of a mean and a covariance of as many items as tensors speak of."""
+        n_items = np.size(tensors.get("mean", 0))
+        if not 0 < n_items <= _MOST_ITEMS:
+            raise FeatureMapError(
+                f"a prior of items holds 1 to {_MOST_ITEMS} items; got {n_items}."
+            )
+        return {"mean": (n_items,), "covariance": (n_items, n_items)}
 
-    def to_weights(self) -> Weights:
-        """As weights, for :func:`sketchlearn.files.weights.save_weights`."""
-        return Weights("item-prior", self.to_spec(), self.to_tensors())
+    @override
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
+        return Weights(self.weights_kind, self.to_spec(), self.to_tensors(), card or {})
 
-    @staticmethod
-    def from_weights(weights: Weights) -> ItemPrior:
-        """Read back what :meth:`to_weights` wrote."""
-        return ItemPrior.from_tensors(weights.tensors, weights.spec)
+    @classmethod
+    @override
+    def _build(cls, weights: Weights) -> Self:
+        require_fields(weights.spec, cls.spec_fields, "the spec of a prior of items")
+        kept = frozen_tensors(weights.tensors, cls.shapes_of(weights.tensors).items())
+        mean, covariance = (array.astype(np.float64) for array in kept.values())
+        least = min(mean.min(), np.diag(covariance).min())
+        if least < 0 or not np.array_equal(covariance, covariance.T):
+            raise FeatureMapError(
+                "a prior of items has means that are not negative and a symmetric "
+                "covariance."
+            )
+        return cls(mean, covariance, **weights.spec)
 
 
 def fold_moments(

@@ -16,10 +16,13 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from sketchlearn.errors import SketchFileError
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.fields import require_fields
 from sketchlearn.files.models import packaged_weights
-from sketchlearn.files.weights import Weights
+from sketchlearn.files.weights import AbstractLearned, Weights
+from sketchlearn.networks.forward import frozen_tensors
 
 __all__ = ["COUNT_LAWS", "LearnedLaws", "relative_odds"]
 
@@ -27,6 +30,9 @@ Reals = NDArray[np.float64]
 
 COUNT_LAWS = "count-laws"
 """The model of the package."""
+
+_MOST_LAWS, _MOST_ODDS = 1024, 2**16
+"""Each law is moved to many places: more would take more memory than their file."""
 
 _FARTHEST = 12.0
 """Largest log-odds relative to the place of a law."""
@@ -39,7 +45,7 @@ def relative_odds(n_odds: int) -> Reals:
 
 @final
 @dataclass(frozen=True, eq=False)
-class LearnedLaws:
+class LearnedLaws(AbstractLearned):
     """Shapes of laws of frequencies, and how often each is met.
 
     Parameters
@@ -49,7 +55,7 @@ class LearnedLaws:
     absent : array of shape (K,)
         Share of items that never occur.
     weights : array of shape (K,)
-        Share of datasets that have a shape.
+        Share of datasets that have a shape, up to a common factor.
 
     Examples
     --------
@@ -79,8 +85,8 @@ class LearnedLaws:
         found[:, :, 0] += self.absent[:, None]
         return found
 
+    @override
     def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
-        """Tensors and card as one value, to be saved."""
         tensors = {
             name: np.asarray(getattr(self, name), np.float32)
             for name in ("shapes", "absent", "weights")
@@ -88,21 +94,24 @@ class LearnedLaws:
         return Weights(self.weights_kind, {}, tensors, card or {})
 
     @classmethod
-    def from_weights(cls, weights: Weights) -> Self:
-        """What was saved, if it is laws."""
-        if weights.kind != cls.weights_kind:
-            raise SketchFileError(
-                f"these are weights of {weights.kind!r}, and not of "
-                f"{cls.weights_kind!r}."
+    @override
+    def _build(cls, weights: Weights) -> Self:
+        require_fields(weights.spec, {}, "the spec of laws of counts")
+        n_laws, n_odds = (*np.shape(weights.tensors.get("shapes", 0)), 0, 0)[:2]
+        if not (0 < n_laws <= _MOST_LAWS and 1 < n_odds <= _MOST_ODDS):
+            raise FeatureMapError(
+                f"there are 1 to {_MOST_LAWS} laws of counts, each at 2 to "
+                f"{_MOST_ODDS} log-odds; got {n_laws} laws at {n_odds}."
             )
-        names = ("shapes", "absent", "weights")
-        parts = [np.asarray(weights.tensors[name], np.float64) for name in names]
-        shapes, absent, shares = parts
-        if shapes.ndim != 2 or {absent.shape, shares.shape} != {(len(shapes),)}:
-            raise SketchFileError("laws of counts need a share for each shape.")
-        if min(part.min() for part in parts) < 0:
-            raise SketchFileError("laws of counts have no negative shares.")
-        return cls(shapes, absent, shares / shares.sum())
+        wanted = {"shapes": (n_laws, n_odds), "absent": (n_laws,), "weights": (n_laws,)}
+        kept = frozen_tensors(weights.tensors, wanted.items())
+        parts = {name: array.astype(np.float64) for name, array in kept.items()}
+        laws = cls(**parts)
+        if min(part.min() for part in parts.values()) < 0 or laws.absent.max() > 1:
+            raise FeatureMapError("laws of counts have no negative shares.")
+        if not laws.weights.sum() > 0:
+            raise FeatureMapError("of laws of counts at least one is met.")
+        return laws
 
     @classmethod
     def packaged(cls) -> LearnedLaws:

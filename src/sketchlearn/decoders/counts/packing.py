@@ -16,23 +16,34 @@ holds up to ``max_rows`` rows, and the noise of a release destroys it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from typing_extensions import override
 
 from sketchlearn.arithmetic.draws import hash_keys
 from sketchlearn.decoders.counts.item_prior import ItemPrior
-from sketchlearn.files.weights import Weights
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.cost import allow_bytes
+from sketchlearn.features.fields import SIZE, Field, is_whole, require_fields
+from sketchlearn.features.table import TableFeatures
+from sketchlearn.files.container import MAX_BYTES
+from sketchlearn.files.weights import AbstractLearned, Weights
+from sketchlearn.networks.forward import frozen_tensors
 from sketchlearn.rows.kinds import learned
 
-__all__ = ["PackedCounters", "place_digits"]
+__all__ = ["MOST_ROWS", "PackedCounters", "place_digits"]
 __public__ = ["PackedCounters"]
 
 Array = NDArray[np.float64]
+
+MOST_ROWS = 2**24
+"""Bases up to it are whole in the float32 of a file."""
 
 _NUMBER_BITS = 32
 """Bits of a number: as many as a float32 has."""
@@ -40,7 +51,7 @@ _NUMBER_BITS = 32
 
 @final
 @dataclass(frozen=True, eq=False)
-class PackedCounters:
+class PackedCounters(AbstractLearned):
     """Which items are counted, in which digit of which number.
 
     Parameters
@@ -61,6 +72,8 @@ class PackedCounters:
         Numbers of the sketch, the last of which is the checksum, and the most rows.
     """
 
+    weights_kind: ClassVar = "packed-counters"
+
     prior: ItemPrior
     order: NDArray[np.int64]
     bases: NDArray[np.int64]
@@ -68,6 +81,10 @@ class PackedCounters:
     rest: Array
     sketch_size: int
     max_rows: int
+
+    def __post_init__(self) -> None:
+        shape = self.prior.n_items, self.sketch_size
+        TableFeatures.require_affordable({"table": shape})
 
     @property
     def n_bytes(self) -> int:
@@ -117,7 +134,13 @@ class PackedCounters:
         (n_items - n_counted, n_counted).
         """
         covariance, order = self.prior.covariance, self.order
-        root = cholesky(covariance[np.ix_(order, order)], lower=True)
+        try:
+            root = cholesky(covariance[np.ix_(order, order)], lower=True)
+        except LinAlgError as error:
+            raise FeatureMapError(
+                "the covariance of these counters is not positive definite: their file "
+                "is forged or damaged. Plan them again with pack_counters."
+            ) from error
         cross = covariance[np.ix_(order, self.uncounted)]
         others = solve_triangular(root, cross, lower=True).T
         scale = np.diag(root)
@@ -128,8 +151,8 @@ class PackedCounters:
         """Items that have no counter."""
         return np.setdiff1d(np.arange(self.prior.n_items), self.order)
 
-    def to_weights(self) -> Weights:
-        """As weights, for :func:`sketchlearn.files.weights.save_weights`."""
+    @override
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
         arrays = {"order": self.order, "bases": self.bases, "misses": self.misses}
         arrays["rest"] = self.rest
         tensors = {name: array.astype(np.float32) for name, array in arrays.items()}
@@ -138,21 +161,46 @@ class PackedCounters:
             "sketch_size": self.sketch_size,
             "max_rows": self.max_rows,
         }
-        return Weights("packed-counters", spec, {**self.prior.to_tensors(), **tensors})
+        tensors |= self.prior.to_tensors()
+        return Weights(self.weights_kind, spec, tensors, card or {})
 
-    @staticmethod
-    def from_weights(weights: Weights) -> PackedCounters:
-        """Read back what :meth:`to_weights` wrote."""
-        tensors, spec = weights.tensors, weights.spec
-        return PackedCounters(
-            ItemPrior.from_tensors(tensors, spec),
-            tensors["order"].astype(np.int64),
-            tensors["bases"].astype(np.int64),
-            tensors["misses"].astype(np.float64),
-            tensors["rest"].astype(np.float64),
-            spec["sketch_size"],
-            spec["max_rows"],
-        )
+    @classmethod
+    @override
+    def _build(cls, weights: Weights) -> Self:
+        rows = Field("a whole number from 1 to 2**24", is_whole(1, MOST_ROWS + 1))
+        fields = {**ItemPrior.spec_fields, "sketch_size": SIZE, "max_rows": rows}
+        require_fields(weights.spec, fields, "the spec of packed counters")
+        own = ItemPrior.shapes_of(weights.tensors)
+        size = (np.size(weights.tensors.get("order", 0)),)
+        counted = {"order": size, "bases": size, "misses": size, "rest": own["mean"]}
+        kept = frozen_tensors(weights.tensors, [*own.items(), *counted.items()])
+        spec = dict(weights.spec)
+        sizes = {name: spec.pop(name) for name in ("sketch_size", "max_rows")}
+        part = Weights(ItemPrior.weights_kind, spec, {name: kept[name] for name in own})
+        with allow_bytes(MAX_BYTES):
+            packed = cls(
+                ItemPrior.from_weights(part),
+                order=kept["order"].astype(np.int64),
+                bases=kept["bases"].astype(np.int64),
+                misses=kept["misses"].astype(np.float64),
+                rest=kept["rest"].astype(np.float64),
+                **sizes,
+            )
+        packed._require_sound()
+        return packed
+
+    def _require_sound(self) -> None:
+        """Refuse counters that no plan has."""
+        items = np.unique(self.order)
+        sound = len(items) == len(self.order) > 0 and items[0] >= 0
+        sound = sound and items[-1] < self.prior.n_items
+        sound = sound and 2 <= self.bases.min() <= self.bases.max() <= self.max_rows + 1
+        sound = sound and self.misses.min() >= 0 <= self.rest.min()
+        if not sound or self.digits[0].min() < 0:
+            raise FeatureMapError(
+                "packed counters count different items of their prior, in digits of 2 "
+                "to max_rows + 1 that all find room, and miss by variances."
+            )
 
 
 def place_digits(

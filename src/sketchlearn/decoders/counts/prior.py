@@ -171,7 +171,8 @@ def _build(
         _narrow_laws(places, middles),
         *_bells(places, middles, tuning),
     ]
-    weights = np.concatenate([np.ones(len(odds)), tuning.learned * learned.weights])
+    shares = learned.weights / learned.weights.sum()
+    weights = np.concatenate([np.ones(len(odds)), tuning.learned * shares])
     odds += list(learned.odds(places, middles))
     binomial = binomial_laws(grid, places)
     bank = np.array(odds) @ binomial

@@ -8,8 +8,9 @@ learned is not known here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from typing_extensions import override
@@ -20,7 +21,7 @@ from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
 from sketchlearn.decoders.moments.cross_moments import Places
 from sketchlearn.decoders.moments.nystrom import NystromDecoder
 from sketchlearn.decoders.moments.prior_network import FrozenPrior, PriorSpec
-from sketchlearn.files.weights import Weights
+from sketchlearn.files.weights import AbstractLearned, Weights
 
 __all__ = ["EquivariantDecoder"]
 
@@ -31,7 +32,7 @@ It was trained on up to 196, and its time grows with the square of their number.
 
 @final
 @dataclass(frozen=True, eq=False)
-class EquivariantDecoder(AbstractMomentDecoder):
+class EquivariantDecoder(AbstractMomentDecoder, AbstractLearned):
     """Mean and covariance from a sketch of cross moments, by a learned prior.
 
     A sketch of more than ``LEARNED_FEATURES`` features is decoded by plain Nyström:
@@ -64,7 +65,11 @@ class EquivariantDecoder(AbstractMomentDecoder):
         alone[np.ix_(places.seen, places.seen)] = self.network(omega, seen)
         return DenseCovariance(alone)
 
+    @override
+    def to_weights(self, card: Mapping[str, Any] | None = None) -> Weights:
+        return self.network.to_weights(card)
+
     @classmethod
-    def from_weights(cls, weights: Weights) -> Self:
-        """The decoder that weights of kind ``"equivariant"`` belong to."""
+    @override
+    def _build(cls, weights: Weights) -> Self:
         return cls(FrozenPrior(PriorSpec.from_dict(weights.spec), weights.tensors))

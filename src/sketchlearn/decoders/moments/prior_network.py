@@ -8,7 +8,7 @@ which shipped weights were trained with; how is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self, final
@@ -33,11 +33,13 @@ from sketchlearn.decoders.moments.prior_update import (
     nystrom_loadings,
     orthonormal,
 )
+from sketchlearn.errors import FeatureMapError
+from sketchlearn.features.fields import COUNT, FLAG, require_fields
 from sketchlearn.files.weights import Weights
 from sketchlearn.networks.forward import frozen_tensors, spec_from_dict
 from sketchlearn.networks.layers import Affine, Gelu, LayerNorm
 
-__all__ = ["FIRST_OUTPUTS", "FrozenPrior", "PriorSpec"]
+__all__ = ["FIRST_OUTPUTS", "FrozenPrior", "PriorSpec", "shapes_of"]
 
 FIRST_OUTPUTS = 0.05
 """Spread of the first weights of the last layer."""
@@ -67,6 +69,13 @@ class PriorSpec:
     """Whether the order of features is looked at, features that were not seen are
     guessed from their neighbours, and noise is known."""
 
+    def __post_init__(self) -> None:
+        require_fields(vars(self), _PRIOR_FIELDS, "the spec of a prior of correlations")
+        if self.width % self.n_heads:
+            raise FeatureMapError(
+                f"n_heads must divide width; got {self.n_heads} and {self.width}."
+            )
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Build from JSON or TOML values; unknown keys are refused."""
@@ -92,6 +101,12 @@ class PriorSpec:
     def n_outputs(self) -> int:
         """Numbers that a token ends with: h, a scale, and two weights a kernel."""
         return self.rank + 1 + 2 * self.n_kernels
+
+
+_PRIOR_FIELDS = {
+    **dict.fromkeys(("n_loadings", "width", "depth", "n_heads", "rank"), COUNT),
+    "ordered": FLAG,
+}
 
 
 @final
@@ -124,7 +139,7 @@ class FrozenPrior:
     tensors: Mapping[str, NDArray[np.float32]]
 
     def __post_init__(self) -> None:
-        kept = frozen_tensors(self.tensors, _shapes(self.spec))
+        kept = frozen_tensors(self.tensors, shapes_of(self.spec))
         object.__setattr__(self, "tensors", kept)
 
     def __call__(
@@ -157,6 +172,11 @@ class FrozenPrior:
         output = self._affine("outputs")(self._norm("norm")(tokens))
         inner = np.ix_(places.seen, places.seen)
         prior = self._prior(output, reading)[inner]
+        if not np.isfinite(prior).all():
+            raise FeatureMapError(
+                "the numbers of this prior overflow: its weights are damaged or "
+                "forged. Get the original file, or decode with decoder='nystrom'."
+            )
         found = complete_correlation(omega, seen, prior, noise)
         if len(found) == places.count:
             return found
@@ -241,27 +261,23 @@ def _loadings(numbers: Array) -> Array:
     return np.asarray(numbers / length)
 
 
-def _shapes(spec: PriorSpec) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of a prior by name."""
+def shapes_of(spec: PriorSpec) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of the tensors of a prior."""
     width = spec.width
-    layers = {
-        "inputs": (width, spec.n_inputs),
-        "norm": (width,),
-        "outputs": (spec.n_outputs, width),
-    }
+    yield from _layer("inputs", width, spec.n_inputs)
     for index in range(spec.depth):
-        block = {
-            "norm": (width,),
-            "attend": (3 * width, width),
-            "mix": (width, width),
-            "feed.0": (width,),
-            "feed.1": (2 * width, width),
-            "feed.3": (width, 2 * width),
-        }
-        layers |= {f"blocks.{index}.{name}": shape for name, shape in block.items()}
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name, shape in layers.items():
-        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    for index in range(spec.depth):
-        shapes[f"blocks.{index}.pair_bias"] = (spec.n_heads, spec.n_pairs)
-    return shapes
+        block = f"blocks.{index}"
+        yield from _layer(f"{block}.norm", width)
+        yield from _layer(f"{block}.attend", 3 * width, width)
+        yield from _layer(f"{block}.mix", width, width)
+        yield from _layer(f"{block}.feed.0", width)
+        yield from _layer(f"{block}.feed.1", 2 * width, width)
+        yield from _layer(f"{block}.feed.3", width, 2 * width)
+        yield f"{block}.pair_bias", (spec.n_heads, spec.n_pairs)
+    yield from _layer("norm", width)
+    yield from _layer("outputs", spec.n_outputs, width)
+
+
+def _layer(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", shape
+    yield f"{name}.bias", shape[:1]

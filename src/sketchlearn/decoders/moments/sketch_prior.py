@@ -60,8 +60,8 @@ class SketchPrior:
 
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        size = len(self.norm_bounds)
-        kept = frozen_tensors(given, dict.fromkeys(given, (size,)))
+        size = np.size(self.norm_bounds)
+        kept = frozen_tensors(given, ((name, (size,)) for name in given))
         for name, array in kept.items():
             object.__setattr__(self, name, array)
         rising = size and self.norm_bounds[0] > 0 and (np.diff(self.norm_bounds) >= 0)

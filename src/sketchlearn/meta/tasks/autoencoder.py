@@ -19,6 +19,7 @@ from sketchlearn.meta.reconstruction import (
     ReconstructionConfig,
     ReconstructionProblem,
 )
+from sketchlearn.meta.settings import require_settings
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.meta.tied_start import start_tied
 
@@ -36,6 +37,7 @@ def build_autoencoder(
     spec = ConditionalSpec.from_dict(config.model)
     given = dict(config.problem)
     tied = given.pop("tied_start", False)
+    require_settings({"tied_start": tied}, None, "[problem]", tied_start=bool)
     settings = ReconstructionConfig.from_dict(given)
     width = spec.n_features
     tables, apart = (

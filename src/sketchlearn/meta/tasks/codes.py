@@ -8,7 +8,7 @@ three sketches: all second moments, five numbers a feature, and 64 rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -27,9 +27,10 @@ from sketchlearn.meta.code_episodes import (
     known_of_rows,
 )
 from sketchlearn.meta.codes import TrainableCodes
-from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.settings import require_at_least, require_settings
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import balanced_accuracy
 
@@ -62,10 +63,14 @@ class CodeConfig:
     max_features: int = 1000
     """Most columns of an episode."""
 
+    def __post_init__(self) -> None:
+        sizes = {"episodes": self.episodes, "batch": self.batch}
+        require_at_least(1, **sizes, max_features=self.max_features)
+
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        refuse_unknown(settings, [entry.name for entry in fields(cls)], "[problem]")
+        require_settings(settings, cls, "[problem]")
         return cls(**settings)
 
 

@@ -12,7 +12,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import fields as dataclass_fields
 from functools import partial
 from typing import Any, Self, final
 
@@ -23,7 +22,7 @@ from sketchlearn.decoders.moments.prior_network import PriorSpec
 from sketchlearn.errors import ConfigError
 from sketchlearn.features.cross_moments import random_groups
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.correlation_episodes import Episodes, checked_cases, thinned
 from sketchlearn.meta.correlation_losses import log_area_ratio, stein_loss
 from sketchlearn.meta.correlation_matrices import (
@@ -34,6 +33,7 @@ from sketchlearn.meta.correlation_matrices import (
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.prior import PriorNetwork
 from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.settings import require_settings
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.metrics import leading_components, pca_log_relative_error
 from sketchlearn.registry import load_model
@@ -98,9 +98,7 @@ class CorrelationConfig:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Build from a table of a TOML file; unknown keys are refused."""
-        refuse_unknown(
-            fields, [entry.name for entry in dataclass_fields(cls)], "[problem]"
-        )
+        require_settings(fields, cls, "[problem]")
         return cls(**fields)
 
 
@@ -289,6 +287,7 @@ def _build(
     )
     fields = dict(config.model)
     start = fields.pop("start", None)
+    require_settings({"start": start}, None, "[model]", start=str | None)
     spec = PriorSpec.from_dict(fields)
     network = PriorNetwork(spec, seed=config.train.seed)
     if start is not None:

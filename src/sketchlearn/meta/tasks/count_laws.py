@@ -26,10 +26,11 @@ from sketchlearn.decoders.counts.prior import binomial_laws
 from sketchlearn.errors import ConfigError
 from sketchlearn.files.weights import Weights
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.count_tables import CountTable, ItemCounts, count_tables
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.problems import AbstractProblem, beside
+from sketchlearn.meta.settings import require_at_least, require_settings
 from sketchlearn.meta.tasks.base import Task
 
 __all__ = ["TASK", "CountLawProblem", "TrainableLaws"]
@@ -244,10 +245,12 @@ def _first_laws(
 def _build(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[TrainableLaws, CountLawProblem]:
-    refuse_unknown(config.problem, ["sizes", "episodes", "checked"], "[problem]")
-    refuse_unknown(config.model, ["n_laws", "n_odds"], "[model]")
+    numbers = {"sizes": Sequence[int], "episodes": int, "checked": int}
+    require_settings(config.problem, None, "[problem]", **numbers)
+    require_settings(config.model, None, "[model]", n_laws=int, n_odds=int)
     problem = CountLawProblem(training, held_out, **config.problem)
     sizes = {"n_laws": 12, "n_odds": 97, **config.model}
+    require_at_least(2, n_odds=sizes["n_odds"])
     return _first_laws(problem.training, **sizes, seed=config.train.seed), problem
 
 

@@ -13,6 +13,7 @@ from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.count_sets import CountProblem, Goal
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.matched_start import start_matched
+from sketchlearn.meta.settings import require_settings
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
 from sketchlearn.meta.zipf_sets import ZipfSets
@@ -30,6 +31,7 @@ def _build(
 ) -> tuple[TrainableSQNet, CountProblem]:
     settings = dict(config.problem)
     matched = settings.pop("matched_start", False)
+    require_settings({"matched_start": matched}, None, "[problem]", matched_start=bool)
     sets = ZipfSets.from_dict(settings)
     spec = SQNetSpec.from_dict({"n_features": sets.n_features, **config.model})
     start = SQNet.initial(spec, config.train.seed)

@@ -18,13 +18,14 @@ from typing_extensions import override
 from sketchlearn.decoders.moments.covariance.dense import symmetric_matrix
 from sketchlearn.errors import ConfigError
 from sketchlearn.meta.backend import Tensor, nn, torch
-from sketchlearn.meta.config import RunConfig, refuse_unknown
+from sketchlearn.meta.config import RunConfig
 from sketchlearn.meta.correlation_matrices import dataset_correlations
 from sketchlearn.meta.datasets import MetaDataset
 from sketchlearn.meta.moment_basis import MomentBasis, fit_basis
 from sketchlearn.meta.nested_sqnet import TrainableNestedSQNet
 from sketchlearn.meta.noise import SimulatedRelease
 from sketchlearn.meta.problems import AbstractProblem, beside, device_of
+from sketchlearn.meta.settings import require_at_least, require_settings
 from sketchlearn.meta.sketch_priors import learn_prior
 from sketchlearn.meta.sqnet import TrainableSQNet
 from sketchlearn.meta.tasks.base import Task
@@ -240,14 +241,16 @@ def _log_relative_error(
 def _build(
     config: RunConfig, training: Sequence[MetaDataset], held_out: Sequence[MetaDataset]
 ) -> tuple[TrainableSQNet | TrainableNestedSQNet, PaddedMomentProblem]:
-    known = ["n_features", "episodes", "shares", "start_episodes", "release"]
-    refuse_unknown(config.problem, known, "[problem]")
+    numbers = dict.fromkeys(("n_features", "episodes", "start_episodes"), int)
+    tables = {"shares": Mapping[str, float], "release": Mapping[str, Any]}
+    require_settings(config.problem, None, "[problem]", **numbers, **tables)
     settings = dict(config.problem)
     episodes, seed = settings.pop("start_episodes", 0), config.train.seed
     if "release" in settings:
         settings["release"] = spec_from_dict(SimulatedRelease, settings["release"])
-    problem = PaddedMomentProblem(training, held_out, **settings)
     width = settings.get("n_features", 196)
+    require_at_least(1, n_features=width)
+    problem = PaddedMomentProblem(training, held_out, **settings)
     model = _start(problem, config.model, width, episodes, seed)
     if "release" in settings:
         _learn_prior(model, problem)
@@ -264,7 +267,8 @@ def _start(
     """Networks of all sizes or of one, from the closed form if there are episodes."""
     model = dict(settings)
     if model.pop("nested", False):
-        refuse_unknown(model, ["sketch_size"], "[model] with nested")
+        given = {"sketch_size": None, **model}  # one that is missing is refused, too
+        require_settings(given, None, "[model] with nested", sketch_size=int)
         basis = problem.closed_form(model["sketch_size"], episodes, seed)
         return TrainableNestedSQNet(basis)
     spec = SQNetSpec.from_dict({"n_features": width, **model})

@@ -125,8 +125,7 @@ def merge(
         give them back, may stand in the iterable, too.
     complete : bool
         Whether these are all parts of their jobs. With False they become a larger
-        part, to be merged with the others later; of what is inside of it, a part that
-        comes again is then no longer noticed.
+        part, to be merged with the others later.
 
     Returns
     -------

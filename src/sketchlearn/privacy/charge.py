@@ -41,7 +41,7 @@ class Charge:
     feature_map : str
         Fingerprint of the map.
     lineage : tuple of str
-        Accumulation runs inside the sketch; empty if there are too many to list.
+        Passes over rows inside the sketch, or the digest of a long list of them.
     neighbours : {"add_remove", "replace"}
         The relation of which the price speaks.
     rows_per_unit : int

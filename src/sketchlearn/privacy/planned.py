@@ -46,7 +46,7 @@ from sketchlearn.privacy.statement import (
     laplace_std,
     sensitivity_steps,
 )
-from sketchlearn.sketching.lineage import runs_of
+from sketchlearn.sketching.lineage import recorded_runs
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.version import __version__
 
@@ -98,7 +98,7 @@ class PlannedRelease:
             mu2=statement.mu2,
             pure_epsilon=statement.count_epsilon,
             feature_map=statement.feature_map,
-            lineage=tuple(sorted(runs_of(self.sketch.lineage))),
+            lineage=recorded_runs(self.sketch.lineage),
             neighbours=statement.neighbours,
             rows_per_unit=statement.rows_per_unit,
             count_mode=statement.count_mode,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import html
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -64,10 +65,9 @@ class Sketch:
         What the features are; only sketches of equal fingerprint can meet.
     pooling : str
         Name of the pooling.
-    lineage : frozenset of str, or None
-        Identifiers of the accumulation runs inside
-        (:mod:`sketchlearn.sketching.lineage`); None when there are too many. The same
-        run is never added twice.
+    lineage : Lineage, set of str, or None
+        The passes over rows that are inside (:mod:`sketchlearn.sketching.lineage`);
+        None when they are not known. The same one is never added twice.
     source_map : AbstractFeatureMap, optional
         The map itself, if it is at hand.
     columns : tuple of str, optional
@@ -87,9 +87,13 @@ class Sketch:
     count: int
     features: FeatureSpec
     pooling: str = "mean"
-    lineage: Lineage = frozenset()
+    lineage: Lineage | None = Lineage()
     source_map: AbstractFeatureMap | None = None
     columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lineage, AbstractSet):
+            object.__setattr__(self, "lineage", Lineage.of(self.lineage))
 
     @property
     def size(self) -> int:
@@ -163,9 +167,9 @@ class Sketch:
     def with_new_lineage(self) -> Sketch:
         """The same totals, and your word that no other sketch has these rows.
 
-        What shares a run with another sketch cannot be merged with it, and what has
-        lost track of its runs cannot be released: the same rows would count twice, or
-        might. Say with this that they do not.
+        What shares a pass over rows with another sketch cannot be merged with it, and
+        where passes are not known (a total made by hand) nothing can be released: the
+        same rows would count twice, or might. Say with this that they do not.
 
         Examples
         --------
@@ -183,8 +187,8 @@ class Sketch:
         lineage = merged_lineage(self._known_lineage, other._known_lineage)
         return self._plus(other, lineage)
 
-    def _plus(self, other: Sketch, lineage: Lineage) -> Sketch:
-        """The sum with a sketch that fits, of which the runs are known."""
+    def _plus(self, other: Sketch, lineage: Lineage | None) -> Sketch:
+        """The sum with a sketch that fits, of which the lineage is known."""
         source = self.source_map or other.source_map
         named = self if self.columns else other
         if self.count == 0 or other.count == 0:
@@ -258,8 +262,8 @@ class Sketch:
         return known is None or known.is_possible_total(self.total, self.count)
 
     @property
-    def _known_lineage(self) -> Lineage:
-        """The runs; rows without any come from nobody knows where."""
+    def _known_lineage(self) -> Lineage | None:
+        """The lineage; rows without any come from nobody knows where."""
         return None if self.count and not self.lineage else self.lineage
 
     def _map_at_hand(self) -> AbstractFeatureMap | None:
@@ -282,14 +286,14 @@ class Sketch:
         self,
         total: Int128Array,
         count: int,
-        lineage: Lineage | Literal["same"] = "same",
+        lineage: Lineage | Literal["same"] | None = "same",
         source_map: AbstractFeatureMap | None = None,
     ) -> Sketch:
         return replace(
             self,
             total=total,
             count=count,
-            lineage=self.lineage if lineage == "same" else lineage,
+            lineage=self.lineage if isinstance(lineage, str) else lineage,
             source_map=source_map or self.source_map,
         )
 

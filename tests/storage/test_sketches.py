@@ -43,6 +43,7 @@ FACTS = {
     **json.loads((GOLDEN / "golden.json").read_text()),
     **json.loads((GOLDEN / "golden_v2.json").read_text()),
     **json.loads((GOLDEN / "golden_v3.json").read_text()),
+    **json.loads((GOLDEN / "golden_v6.json").read_text()),
 }
 KEY = bytes(range(100, 132))
 PHI = FourierFeatures(n_features=2, sketch_size=32, seed=0)

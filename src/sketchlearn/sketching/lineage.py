@@ -119,7 +119,7 @@ class Lineage:
         points = np.frombuffer(bytes(ends), _POINT)
         deltas = np.outer(signs, [1, -1]).ravel().astype(np.int64)
         summed = _summed(points, deltas)
-        if _beyond(summed.levels).any():
+        if _first_wrong(summed) is not None:
             raise _malformed()
         return summed
 
@@ -170,6 +170,11 @@ class Lineage:
         both = np.union1d(self.points, other.points)
         levels = self._levels_at(both).astype(np.int64) + other._levels_at(both)
         return _stepped(both, np.clip(levels, -1, 1))
+
+    @property
+    def _words(self) -> NDArray[np.uint64]:
+        """Points as whole numbers, shape (n, 3): a run in two, and a part of it."""
+        return self.points.view(">u8").reshape(-1, 3)
 
     def _levels_at(self, points: NDArray[np.bytes_]) -> NDArray[np.int8]:
         at = np.searchsorted(self.points, points, side="right")
@@ -295,11 +300,12 @@ def remaining_lineage(whole: Lineage | None, part: Lineage | None) -> Lineage | 
     if whole is None or part is None:
         return None
     rest = whole._plus(part, -1)
-    if _beyond(rest.levels).any():
+    run = _first_wrong(rest)
+    if run is not None:
         raise PrivacyError(
-            f"the run {_shared_run(rest)}.. was taken out of this sketch before: the "
-            "same rows would be forgotten twice. If they are different rows, say so "
-            "with left - right.with_new_lineage()."
+            f"the run {run[:6]}.. was taken out of this sketch before: the same rows "
+            "would be forgotten twice. If they are different rows, say so with "
+            "left - right.with_new_lineage()."
         )
     return rest
 
@@ -342,16 +348,15 @@ def gathered_lineage(
 
 def _with_whole_runs(lineage: Lineage) -> Lineage:
     """The lineage, with the whole run instead of some parts of a job."""
-    bytes_of = lineage.points.view(np.uint8).reshape(-1, _POINT.itemsize)
-    runs = np.ascontiguousarray(bytes_of[:, :16]).view("S16").ravel()
-    numbers = np.ascontiguousarray(bytes_of[:, 16:]).view(">u8").ravel()
+    if not lineage:
+        return lineage
+    *runs, numbers = lineage._words.T
+    first = np.flatnonzero(_differ(runs[0]) | _differ(runs[1]))
+    last = np.append(first[1:], len(numbers)) - 1
     # The first point of a run is a pass of a process, or else the run is a job's.
-    first = np.flatnonzero(np.append(True, runs[1:] != runs[:-1])[: len(runs)])
-    last = np.append(first[1:], len(runs)) - 1
-    least = np.minimum.reduceat(lineage.levels, first) if len(first) else first
-    jobs = (numbers[first] >= _PASSES_END) & (least >= 0)
-    several = numbers[last] - numbers[first] > 1
-    whole = [bytes_of[i, :16].tobytes().hex() for i in first[jobs & several]]
+    jobs = (numbers[first] >= _PASSES_END) & (numbers[last] - numbers[first] > 1)
+    jobs &= np.minimum.reduceat(lineage.levels, first) >= 0
+    whole = [_run_of(lineage.points, i) for i in first[jobs].tolist()]
     return lineage | Lineage.of(whole) if whole else lineage
 
 
@@ -390,8 +395,7 @@ def _summed(
     """Levels that change by so much at these points, in any order."""
     order = np.argsort(points, kind="stable")
     points, deltas = points[order], deltas[order]
-    is_last = np.ones(len(points), np.bool_)  # of equal points
-    is_last[:-1] = points[1:] != points[:-1]
+    is_last = _differ(points[::-1])[::-1]  # of equal points
     levels = before + np.cumsum(deltas)
     return _stepped(points[is_last], levels[is_last], before)
 
@@ -414,21 +418,42 @@ def _changes(levels: NDArray[Any], before: int) -> NDArray[np.int64]:
     return found
 
 
-def _beyond(levels: NDArray[np.int8]) -> NDArray[np.bool_]:
-    return np.abs(levels) > 1
+def _differ(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are not those before them."""
+    found = np.ones(len(values), np.bool_)
+    found[1:] = values[1:] != values[:-1]
+    return found
 
 
-def _shared_run(lineage: Lineage) -> str:
-    """The first digits of a run of which a part counts twice."""
-    first = int(np.argmax(_beyond(lineage.levels)))
-    return lineage.points[first : first + 1].tobytes()[:3].hex()
+def _first_wrong(lineage: Lineage) -> str | None:
+    """A run of which parts count twice; None where all is well.
+
+    That is a level beyond 1; or, where a whole run counts once, a part of it that is
+    not just missing, but was taken away twice.
+    """
+    points, levels, numbers = lineage.points, lineage.levels, lineage._words[:, 2]
+    beyond = np.flatnonzero(np.abs(levels) > 1)
+    if len(beyond):
+        return _run_of(points, int(beyond[0]))
+    whole = (numbers[1:] == _END) & (numbers[:-1] > 0)
+    for last in np.flatnonzero(whole).tolist():  # of a run with parts missing
+        run = _run_of(points, last)
+        first = np.searchsorted(points, bytes.fromhex(run))
+        if (levels[first:last] == -levels[last]).any():
+            return run
+    return None
+
+
+def _run_of(points: NDArray[np.bytes_], place: int) -> str:
+    return points[place : place + 1].tobytes()[:16].hex()
 
 
 def _require_once(lineage: Lineage) -> Lineage:
-    if _beyond(lineage.levels).any():
+    run = _first_wrong(lineage)
+    if run is not None:
         raise PrivacyError(
-            f"these sketches share the run {_shared_run(lineage)}..: the same rows "
-            "would count twice. If they are different rows, say so with "
+            f"these sketches share the run {run[:6]}..: the same rows would count "
+            "twice. If they are different rows, say so with "
             "left + right.with_new_lineage()."
         )
     return lineage
@@ -441,7 +466,7 @@ def _texts_of(run: str, steps: list[tuple[int, str, str]]) -> Iterator[str]:
     """
     end = f"{_END:016x}"
     sign, _, last = steps[-1]
-    if last == end and all(level == sign for level, _, _ in steps):
+    if last == end:
         yield _signed(sign, run)
         ends = ["0" * 16, *(point for _, *ends in steps for point in ends), end]
         gaps = zip(ends[::2], ends[1::2], strict=True)

@@ -25,7 +25,7 @@ from sketchlearn.errors import (
     RowsError,
     SketchFileError,
 )
-from sketchlearn.sketching.lineage import part_of_run
+from sketchlearn.sketching.passes import part_of_run
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(400, 3))

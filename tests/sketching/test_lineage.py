@@ -15,21 +15,18 @@ from sketchlearn.features.clipping import clipped
 from sketchlearn.features.hashing import CountMinFeatures
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.files import container
+from sketchlearn.privacy.charge import recorded_runs
 from sketchlearn.privacy.ledger import Ledger
 from sketchlearn.privacy.release import release
 from sketchlearn.sketching.lineage import (
     Lineage,
-    Passes,
     format_lineage,
     gathered_lineage,
     merged_lineage,
-    new_lineage,
-    new_run,
     parse_lineage,
-    part_of_run,
-    recorded_runs,
     remaining_lineage,
 )
+from sketchlearn.sketching.passes import Passes, new_lineage, new_run, part_of_run
 from sketchlearn.sketching.sketch import add_sketches
 from sketchlearn.storage.sketches import dumps, load, loads
 
@@ -159,7 +156,7 @@ def test_a_stream_takes_as_little_room_as_one_pass():
 
 
 def test_a_run_of_numbers_ends_and_another_begins(monkeypatch):
-    monkeypatch.setattr("sketchlearn.sketching.lineage._PASSES_END", 3)
+    monkeypatch.setattr("sketchlearn.sketching.passes.PASSES_END", 3)
     passes = Passes()
     names = [text for _ in range(7) for text in passes.next()]
     assert len(set(names)) == 7

@@ -27,9 +27,10 @@ from sketchlearn.rows.sources import open_source
 from sketchlearn.rows.survey import require_moderate_rows
 from sketchlearn.rows.vocabulary import Vocabulary
 from sketchlearn.sketching.labelled_rows import ClassMaps, LabelledRows
-from sketchlearn.sketching.lineage import Lineage, part_of_run
+from sketchlearn.sketching.lineage import Lineage
 from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.passes import part_of_run
 from sketchlearn.sketching.sketch import Sketch, add_sketches
 from sketchlearn.storage.sketches import dumps, loads
 

@@ -3,24 +3,14 @@
 ``fit(X)`` is ``fit_sketch(sketch of X)``; ``partial_fit``, ``forget`` and ``merge``
 are arithmetic on ``sketch_`` followed by ``fit_sketch``. Estimators hold no
 mathematics of their own.
-
-Threads may add rows to one estimator at the same time: rows are sketched side by side,
-and what changes the estimator waits for its turn.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
-from functools import wraps
-from threading import Lock, RLock
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +19,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sketchlearn.decoders.base import require_finite
 from sketchlearn.engines.open_source import open_row_source
 from sketchlearn.errors import (
     FeatureMapError,
@@ -38,6 +27,7 @@ from sketchlearn.errors import (
 )
 from sketchlearn.estimators.inputs import rows_in_memory, validated
 from sketchlearn.estimators.parameters import Constraints, require_parameters
+from sketchlearn.estimators.turns import AbstractTurns
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.scaling import (
     check_bounds,
@@ -48,7 +38,6 @@ from sketchlearn.plans.scaling import (
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.kinds import kind_of
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.lineage import Passes
 from sketchlearn.sketching.local_rows import LocalRows
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch
@@ -56,58 +45,8 @@ from sketchlearn.sketching.sketch import Sketch
 __all__ = ["AbstractSketchEstimator", "require_sketch"]
 
 
-class _Turns:
-    """What belongs to one estimator in this process, and not to copies of it.
-
-    Attributes
-    ----------
-    lock : RLock
-        Held by whoever changes the estimator.
-    passes : mapping
-        Names of the passes over rows that were added later, or were to be forgotten,
-        apart for each class: they are intervals of numbers, however many.
-    """
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-        self.passes: defaultdict[tuple[str, Any], Passes] = defaultdict(Passes)
-
-
-_turns: WeakKeyDictionary[Any, _Turns] = WeakKeyDictionary()
-_turns_lock = Lock()
-
-
-def _start_anew() -> None:
-    """Leave locks behind that threads of a parent process held when it forked."""
-    global _turns, _turns_lock
-    _turns, _turns_lock = WeakKeyDictionary(), Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
-
-
-def _in_turn(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that sets all fitted attributes, finite ones, or none of them."""
-
-    @wraps(method)
-    def whole(self: AbstractSketchEstimator, *args: Any, **options: Any) -> Any:
-        with self._all_or_nothing():
-            found = method(self, *args, **options)
-            fitted = {k: v for k, v in vars(self).items() if k.endswith("_")}
-            require_finite(fitted)
-            return found
-
-    return whole
-
-
-class AbstractSketchEstimator(ABC, BaseEstimator):
+class AbstractSketchEstimator(AbstractTurns, ABC, BaseEstimator):
     """An estimator whose whole knowledge of the data is ``sketch_``."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name in {"fit_sketch", "fit_sketches"} & vars(cls).keys():
-            setattr(cls, name, _in_turn(vars(cls)[name]))
 
     _parameter_constraints: Constraints
     """What each parameter may be (:mod:`sketchlearn.estimators.parameters`)."""
@@ -227,17 +166,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         sketch = self.sketch_
         return rows.sketch(sketch.feature_map, pooling=sketch.pooling)
 
-    def _named_pass(self, sketch: Sketch, verb: str, label: Any = None) -> Sketch:
-        """A sketch that nobody else has, as one more pass of this estimator."""
-        passes = self._own_turns().passes[verb, label]
-        return replace(sketch, lineage=passes.next())
-
-    def _named_passes(
-        self, sketches: Mapping[Any, Sketch], verb: str
-    ) -> dict[Any, Sketch]:
-        """The same for the sketch of each class."""
-        return {c: self._named_pass(one, verb, c) for c, one in sketches.items()}
-
     def _keep(self, rows: AbstractRowSource, sketch: Sketch) -> None:
         """Keep what is to be known of rows that are added, beside their sketch."""
 
@@ -309,39 +237,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _adopt(self, other: Self) -> None:
         """Take over what another one knows beside its sketch."""
-
-    def _own_turns(self) -> _Turns:
-        with _turns_lock:
-            return _turns.setdefault(self, _Turns())
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait until no other thread changes the estimator, and keep them waiting."""
-        with self._own_turns().lock:
-            yield
-
-    @contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        """Undo every change of the estimator in the end."""
-        with self._turn():
-            before = dict(self.__dict__)
-            try:
-                yield
-            finally:
-                self.__dict__.clear()
-                self.__dict__.update(before)
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Undo every change of the estimator if something fails."""
-        with self._turn():
-            before = dict(self.__dict__)
-            try:
-                yield
-            except BaseException:
-                self.__dict__.clear()
-                self.__dict__.update(before)
-                raise
 
     def _require_whole(self, verb: str) -> None:
         if getattr(self, "_selected", False):

@@ -24,7 +24,13 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.accountant import LATTICE_ODDS
-from sketchlearn.privacy.charge import Charge, CountMode, Neighbours, require_modes
+from sketchlearn.privacy.charge import (
+    Charge,
+    CountMode,
+    Neighbours,
+    recorded_runs,
+    require_modes,
+)
 from sketchlearn.privacy.mechanisms import (
     LEAST_EPSILON,
     gaussian_mu,
@@ -46,7 +52,6 @@ from sketchlearn.privacy.statement import (
     laplace_std,
     sensitivity_steps,
 )
-from sketchlearn.sketching.lineage import recorded_runs
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.version import __version__
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError
-from sketchlearn.privacy.charge import CountMode, Neighbours
+from sketchlearn.privacy.charge import CountMode, Neighbours, recorded_runs
 from sketchlearn.privacy.ledger import Ledger, open_ledger
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.sketching.lineage import Lineage, gathered_lineage, recorded_runs
+from sketchlearn.sketching.lineage import Lineage, gathered_lineage
 from sketchlearn.sketching.sketch import Sketch, require_same_columns
 
 __all__ = ["release", "release_by_label"]

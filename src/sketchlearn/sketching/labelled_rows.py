@@ -15,8 +15,8 @@ from sketchlearn.errors import RowsError
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.passes import new_lineage
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractLabelledRows", "ClassMaps", "LabelledRows"]

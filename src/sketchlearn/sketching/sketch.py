@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import html
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -38,9 +37,9 @@ from sketchlearn.sketching.lineage import (
     Lineage,
     gathered_lineage,
     merged_lineage,
-    new_lineage,
     remaining_lineage,
 )
+from sketchlearn.sketching.passes import new_lineage
 from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Sketch", "add_sketches", "require_same_columns"]
@@ -66,8 +65,8 @@ class Sketch:
     pooling : str
         Name of the pooling.
     lineage : Lineage, set of str, or None
-        The passes over rows that are inside (:mod:`sketchlearn.sketching.lineage`);
-        None when they are not known. The same one is never added twice.
+        Passes over rows (:mod:`sketchlearn.sketching.lineage`), each added once; None
+        when they are not known.
     source_map : AbstractFeatureMap, optional
         The map itself, if it is at hand.
     columns : tuple of str, optional
@@ -92,7 +91,7 @@ class Sketch:
     columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.lineage, AbstractSet):
+        if isinstance(self.lineage, set | frozenset):
             object.__setattr__(self, "lineage", Lineage.of(self.lineage))
 
     @property
@@ -167,9 +166,7 @@ class Sketch:
     def with_new_lineage(self) -> Sketch:
         """The same totals, and your word that no other sketch has these rows.
 
-        What shares a pass over rows with another sketch cannot be merged with it, and
-        where passes are not known (a total made by hand) nothing can be released: the
-        same rows would count twice, or might. Say with this that they do not.
+        Sketches that share a pass are not merged: the same rows would count twice.
 
         Examples
         --------
@@ -324,10 +321,7 @@ class Sketch:
 
 
 def add_sketches(parts: Iterable[Sketch], *, are_all: bool = True) -> Sketch | None:
-    """The sum of many sketches with no rows in common; None of none.
-
-    ``are_all`` is for :func:`~sketchlearn.sketching.lineage.gathered_lineage`.
-    """
+    """The sum of many sketches, which may be all parts of their jobs; None of none."""
     total, lineages = None, []
     for part in parts:
         lineages.append(part._known_lineage)

@@ -13,7 +13,7 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import Contents, fail
 from sketchlearn.sketching.counts import counts_of
-from sketchlearn.sketching.lineage import is_plain, parse_lineage
+from sketchlearn.sketching.lineage import MOST_LISTED, parse_lineage
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.formats.base import AbstractFormat
@@ -82,8 +82,9 @@ def exact_contents(
         lineage=sketch.lineage,
         columns=sketch.columns,
     )
-    later = 0 if is_plain(header["lineage"]) else _LATER
-    header["version"] = str(version + later)
+    inside = header["lineage"]  # single runs and parts, and few of them, at first
+    is_plain = ":" not in inside and inside.count(",") < MOST_LISTED
+    header["version"] = str(version if is_plain else version + _LATER)
     return header, {"count": np.array([sketch.count], np.int64), **sums}
 
 

@@ -4,12 +4,23 @@ Rows of any magnitude, with constant, duplicate or collinear columns, are fitted
 rows near one or refused with an error of our own; nothing overflows on the way.
 """
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from sketchlearn.errors import FeatureMapError, RowRangeError, RowsError
+import sketchlearn as sl
+from sketchlearn.errors import (
+    ConvergenceWarning,
+    FeatureMapError,
+    RowRangeError,
+    RowsError,
+    SketchlearnError,
+)
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.estimators.kmeans import CompressiveKMeans
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture
@@ -97,3 +108,72 @@ def test_the_feature_at_fault_is_named_before_anything_is_fitted():
         CompressiveKMeans(2).fit(BASE * [1.0, 1e-200, 1.0])
     with pytest.raises(FeatureMapError, match="bounds reach beyond"):
         CompressiveKMeans(2, bounds=(0.0, 1e300)).plan(3)
+
+
+# Rows that are nearly all the same, or nearly none.
+
+TWO = np.array([[0.0, 1.0], [3.0, -2.0]])
+RARE = np.eye(200)[:, :1]
+POOR = {
+    "constant": np.full((50, 2), 3.3),
+    "zeros": np.zeros((50, 2)),
+    "one row": TWO[:1],
+    "two rows": TWO,
+    "one other row": np.column_stack([RARE, 0 * RARE]),
+    "one other value": RARE,
+    "two different rows": TWO[RNG.integers(2, size=50)],
+    "three different values": RNG.integers(3, size=(60, 1)).astype(float),
+    "rounding errors": 1 + 1e-15 * RNG.normal(size=(50, 2)),
+    "huge and tiny": RNG.normal(size=(50, 2)) * [1e100, 1e-100],
+    "less than tiny": RNG.normal(size=(50, 2)) * 1e-310,
+    "an outlier": np.concatenate([np.zeros((49, 2)), [[1e100, 1.0]]]),
+}
+MODELS = {
+    "pca": sl.CompressivePCA(1),
+    "standardized": sl.CompressivePCA(1, standardize=True),
+    "ridge": sl.CompressiveRidge(),
+    "no ridge": sl.CompressiveRidge(alpha=0.0, fit_intercept=False),
+    "autoencoder": sl.CompressiveAutoencoder(1, binarize=0.5, per_class=False),
+    **{
+        f"{name} {rounds}": make(name, 2, sketch_size=100, rounds=rounds)
+        for name in ESTIMATORS
+        for rounds in (1, 2)
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("table", POOR)
+@pytest.mark.parametrize("name", MODELS)
+def test_poor_rows_are_fitted_with_finite_numbers_or_refused(name, table):
+    rows = POOR[table]
+    model = clone(MODELS[name])
+    try:
+        model.fit(rows, np.arange(len(rows)) % 2)
+    except SketchlearnError:
+        assert not hasattr(model, "n_features_in_")
+        return
+    for key, value in vars(model).items():
+        if isinstance(value, float | np.ndarray) and key.endswith("_"):
+            numbers = np.asarray(value)
+            assert numbers.dtype.kind not in "fc" or np.isfinite(numbers).all(), key
+    ask = getattr(model, "predict", None) or model.transform
+    assert np.isfinite(np.asarray(ask(rows), float)).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_one_other_value_is_a_cluster_of_its_own():
+    for rounds in (1, 2):
+        centers = sl.CompressiveKMeans(2, rounds=rounds).fit(RARE).cluster_centers_
+        np.testing.assert_allclose(np.sort(centers[:, 0]), [0, 1], atol=0.01)
+
+
+@pytest.mark.parametrize("exponent", [-162, -200, -300, -310])
+@pytest.mark.parametrize("make", [sl.CompressivePCA, sl.CompressiveRidge])
+def test_columns_too_small_for_their_squares_are_named(make, exponent):
+    frame = pd.DataFrame(BASE * [1.0, 1.0, 10.0**exponent], columns=["a", "b", "speck"])
+    with pytest.warns(ConvergenceWarning, match=r"^(speck|feature 2): .* Multiply"):
+        make().fit(frame, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make().fit(BASE * [1.0, 1.0, 1e-150], LABELS)

@@ -1,4 +1,4 @@
-"""Write the golden files of versions 2 and 3.
+"""Write the golden files of versions 2, 3, 5 and 6.
 
 ``PYTHONPATH=src python tests/golden/make_golden.py``. Files of a version that was
 released are never written again: a library reads every version it ever wrote. Those of
@@ -25,6 +25,7 @@ from sketchlearn.features.hashing import (
 from sketchlearn.features.nystrom import NystromFeatures
 from sketchlearn.features.scaling import Scaling
 from sketchlearn.rows.keys import ItemKey
+from sketchlearn.sketching.lineage import Lineage
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.sketches import save
 
@@ -89,11 +90,26 @@ def golden_texts():
     }
 
 
+def golden_passes():
+    """Sketches of many passes, of which intervals are written."""
+    rows = np.arange(60, dtype=np.float64).reshape(20, 3) / 64
+    plain = FourierFeatures(n_features=3, sketch_size=16, seed=7)
+    run = f"{9:032x}"
+    passes = {f"{run}{0:016x}:{70_000:016x}", f"-{10:032x}{3:016x}:{8:016x}"}
+    job = {f"{11:032x}", f"-{11:032x}{2**63 + 1:016x}", f"-{12:032x}"}
+    counts = CountMinFeatures(4, width=5, depth=3, seed=7)
+    return {
+        "passes_v5.sketch": (_with(sketch_rows(rows, plain), passes | job), None),
+        "passes_v6.sketch": (_with(sketch_rows(np.eye(4), counts), passes), None),
+    }
+
+
 def main():
     """Write all files and, beside them, what is in them."""
     write(golden_objects(), "golden_v2.json")
     write(golden_counts(), "golden_v3.json")
     write(golden_texts(), "golden_texts.json")
+    write(golden_passes(), "golden_v6.json")
 
 
 def write(objects, facts_name):
@@ -111,7 +127,11 @@ def write(objects, facts_name):
 
 
 def _named(sketch, number):
-    return dataclasses.replace(sketch, lineage=frozenset({f"{number:032x}"}))
+    return _with(sketch, {f"{number:032x}"})
+
+
+def _with(sketch, lineage):
+    return dataclasses.replace(sketch, lineage=Lineage.of(lineage))
 
 
 def _facts(obj):

@@ -14,7 +14,7 @@ import pytest
 
 from privacy.ledgers import CAPS, charge, copy_ledger, forks, lines_of
 from privacy.ledgers import names_in as names
-from sketchlearn.errors import LedgerError
+from sketchlearn.errors import LedgerError, SketchFileError
 from sketchlearn.files import durable
 from sketchlearn.privacy import journal, ledger
 from sketchlearn.privacy.ledger import Ledger
@@ -414,7 +414,7 @@ def test_what_is_no_regular_file_is_refused(path, kind):
 
 def test_a_name_that_no_file_can_have_is_refused(path):
     for act in (Ledger.open, lambda path: Ledger(path, **CAPS)):
-        with pytest.raises(LedgerError, match="NUL"):
+        with pytest.raises(SketchFileError, match="NUL"):
             act(f"{path}\0")
 
 

@@ -14,7 +14,7 @@ from sketchlearn.rows.ids import Place, ids_of
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary, VocabularyFit
 from sketchlearn.sketching.item_source import AbstractItemSource, require_items
-from sketchlearn.sketching.lineage import new_run
+from sketchlearn.sketching.passes import new_run
 from sketchlearn.sketching.pooling.base import require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch

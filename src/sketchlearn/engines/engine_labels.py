@@ -16,7 +16,7 @@ from sketchlearn.engines.tasks import LabelTask, unpack
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
 from sketchlearn.sketching.labelled_rows import AbstractLabelledRows, ClassMaps
-from sketchlearn.sketching.lineage import new_run
+from sketchlearn.sketching.passes import new_run
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["EngineLabelledRows"]

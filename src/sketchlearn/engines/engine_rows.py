@@ -18,7 +18,7 @@ from sketchlearn.rows.batches import Batches
 from sketchlearn.rows.pieces import Dataset, Spans
 from sketchlearn.rows.sources import refuse_empty
 from sketchlearn.rows.survey import block_rows, plan_extremes, sample_spans
-from sketchlearn.sketching.lineage import new_run
+from sketchlearn.sketching.passes import new_run
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.row_source import AbstractRowSource
 from sketchlearn.sketching.sketch import Sketch, add_sketches

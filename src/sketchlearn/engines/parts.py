@@ -15,7 +15,7 @@ from sketchlearn.features.base import AbstractFeatureMap, require_feature_map
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.rows.kinds import RowsKind, kind_of
 from sketchlearn.rows.options import row_options
-from sketchlearn.sketching.lineage import new_run
+from sketchlearn.sketching.passes import new_run
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch, add_sketches
 from sketchlearn.storage.sketches import loads
@@ -125,8 +125,7 @@ def merge(
         give them back, may stand in the iterable, too.
     complete : bool
         Whether these are all parts of their jobs. With False they become a larger
-        part, to be merged with the others later; of what is inside of it, a part that
-        comes again is then no longer noticed.
+        part, to be merged with the others later.
 
     Returns
     -------

@@ -27,9 +27,10 @@ from sketchlearn.rows.sources import open_source
 from sketchlearn.rows.survey import require_moderate_rows
 from sketchlearn.rows.vocabulary import Vocabulary
 from sketchlearn.sketching.labelled_rows import ClassMaps, LabelledRows
-from sketchlearn.sketching.lineage import part_of_run
+from sketchlearn.sketching.lineage import Lineage
 from sketchlearn.sketching.local_items import LocalItems
 from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.passes import part_of_run
 from sketchlearn.sketching.sketch import Sketch, add_sketches
 from sketchlearn.storage.sketches import dumps, loads
 
@@ -290,7 +291,7 @@ def open_partition(batches: Iterator[Any], options: RowOptions) -> Batches | Non
 
 def _part(sketch: Sketch, run: str, partition: int | None) -> bytes:
     """A sketch as a part of a run."""
-    return dumps(replace(sketch, lineage=frozenset({part_of_run(run, partition)})))
+    return dumps(replace(sketch, lineage=Lineage.of([part_of_run(run, partition)])))
 
 
 def one_kind(tables: Iterable[pa.Table]) -> str:

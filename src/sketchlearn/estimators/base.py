@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from copy import copy
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from sketchlearn.estimators.inputs import (
     validated,
 )
 from sketchlearn.estimators.parameters import Constraints, require_parameters
+from sketchlearn.estimators.turns import AbstractTurns
 from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.plans.scaling import (
     check_bounds,
@@ -52,7 +53,7 @@ __all__ = ["AbstractSketchEstimator", "require_sketch"]
 _Rows = TypeVar("_Rows")
 
 
-class AbstractSketchEstimator(ABC, BaseEstimator):
+class AbstractSketchEstimator(AbstractTurns, ABC, BaseEstimator):
     """An estimator whose whole knowledge of the data is ``sketch_``."""
 
     _parameter_constraints: Constraints
@@ -155,24 +156,29 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         -------
         self
         """
-        if not hasattr(self, "sketch_"):
-            return self.fit(X, y)
+        with self._turn():
+            if not hasattr(self, "sketch_"):
+                return self.fit(X, y)
         self._check_parameters()
         self._require_whole("add rows")
+        rows = self._open(X, y, reset=False)
+        more = self._named_pass(self._sketch_alike(rows), "added")
         with self._all_or_nothing():
-            rows = self._open(X, y, reset=False)
-            whole = self.sketch_ + self._sketch_alike(rows)
+            self._keep(rows, more)
+            whole = self.sketch_ + more
             self._warn_of_late(whole)
             return self.fit_sketch(whole)
 
     def _sketch_alike(self, rows: AbstractRowSource) -> Sketch:
-        """A sketch of other rows that can be added to the one that was fitted."""
+        """A sketch of other rows that fits the one that was fitted."""
         sketch = self.sketch_
         return rows.sketch(sketch.feature_map, pooling=sketch.pooling)
 
-    def _sketch_gone(self, rows: AbstractRowSource) -> Sketch:
-        """A sketch of rows that are to be taken out of the one that was fitted."""
-        return self._sketch_alike(rows)
+    def _keep(self, rows: AbstractRowSource, sketch: Sketch) -> None:
+        """Keep what is to be known of rows that are added, beside their sketch."""
+
+    def _require_known(self, rows: AbstractRowSource) -> None:
+        """Refuse to forget rows that were never added, where that shows."""
 
     def _warn_of_late(self, whole: Sketch) -> None:
         """Warn of what new rows have and the plan has no room for."""
@@ -205,9 +211,11 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         self._check_parameters()
         self._require_whole("forget rows")
         feature_map = self.sketch_.feature_map
+        rows = self._open(X, y, reset=False)
+        gone = self._named_pass(self._sketch_alike(rows), "forgotten")
         with self._all_or_nothing():
-            rows = self._open(X, y, reset=False)
-            rest = self.sketch_ - self._sketch_gone(rows)
+            self._require_known(rows)
+            rest = self.sketch_ - gone
             if rest.count == 0:
                 raise RemovalError(
                     f"these are all {self.sketch_.count} rows of the model; nothing "
@@ -229,10 +237,12 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
         check_is_fitted(other, "sketch_")
         self._require_whole("merge")
         other._require_whole("merge")
+        with other._turn():
+            seen = copy(other)
         with self._all_or_nothing():
-            self._adopt(other)
+            self._adopt(seen)
             try:
-                whole = self.sketch_ + other.sketch_
+                whole = self.sketch_ + seen.sketch_
             except FeatureMapMismatch as error:
                 if getattr(self, "bounds", ()) is not None:
                     raise
@@ -246,27 +256,6 @@ class AbstractSketchEstimator(ABC, BaseEstimator):
 
     def _adopt(self, other: Self) -> None:
         """Take over what another one knows beside its sketch."""
-
-    @contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        """Undo every change of the estimator in the end."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        finally:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Undo every change of the estimator if something fails."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _require_whole(self, verb: str) -> None:
         if getattr(self, "_selected", False):

@@ -83,15 +83,15 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
     @override
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add rows, with their classes if there are classes; the first call fits."""
-        if not hasattr(self, "sketch_"):
-            return self.fit(X, y)
+        with self._turn():
+            if not hasattr(self, "sketch_"):
+                return self.fit(X, y)
         if not self._has_classes(y):
             with self._in_range():
                 return super().partial_fit(X)
         self._check_parameters()
+        more = self._sketch_more(X, y, "added")
         with self._all_or_nothing(), self._in_range():
-            rows = self._open_labelled(X, y, reset=False)
-            more = rows.sketches(self.sketch_.feature_map)
             return self.fit_sketch(added_sketches(self.sketches_, more))
 
     @override
@@ -102,9 +102,8 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
             with self._in_range():
                 return super().forget(X)
         self._check_parameters()
+        gone = self._sketch_more(X, y, "forgotten")
         with self._all_or_nothing(), self._in_range():
-            rows = self._open_labelled(X, y, reset=False)
-            gone = rows.sketches(self.sketch_.feature_map)
             return self.fit_sketch(rest_of_sketches(self.sketches_, gone))
 
     @override
@@ -119,8 +118,9 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
             )
         if not hasattr(self, "sketches_"):
             return super().merge(other)
+        theirs = other.sketches_
         with self._all_or_nothing():
-            return self.fit_sketch(added_sketches(self.sketches_, other.sketches_))
+            return self.fit_sketch(added_sketches(self.sketches_, theirs))
 
     @override
     def sketch(self, X: Any, y: Any = None) -> Any:
@@ -135,6 +135,13 @@ class AbstractClassedEstimator(AbstractSketchEstimator):
         with self._in_range():
             rows = self._open_labelled(X, y, reset=True)
             return rows.sketches(self.plan(self.n_features_in_))
+
+    def _sketch_more(self, X: Any, y: Any, verb: str) -> dict[Any, Sketch]:
+        """Sketches of other rows of each class, that fit those that were fitted."""
+        with self._in_range():
+            rows = self._open_labelled(X, y, reset=False)
+            found = rows.sketches(self.sketch_.feature_map)
+        return self._named_passes(found, verb)
 
     def _ignores(self, y: Any) -> bool:
         """Whether there are no classes."""

@@ -45,7 +45,7 @@ from sketchlearn.rows.keys import SUMS, ItemKey, KeyRecipe
 from sketchlearn.rows.open_items import ItemBatches, open_items
 from sketchlearn.rows.vocabulary import Item, Vocabulary
 from sketchlearn.sketching.item_source import AbstractItemSource
-from sketchlearn.sketching.lineage import MINUS, Lineage
+from sketchlearn.sketching.lineage import Lineage
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractItemEstimator"]
@@ -73,7 +73,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
     _found: Vocabulary | None = None
     """Items collected while rows were read."""
 
-    _runs: frozenset[str] = frozenset()
+    _runs: Lineage = Lineage()
     """The passes over rows whose items were all collected."""
 
     @property
@@ -144,7 +144,7 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             )
         self.sketch_, self._reading = sketch, reading
         self.vocabulary_ = vocabulary
-        runs = (isinstance(sketch, Sketch) and sketch.lineage) or frozenset()
+        runs = (isinstance(sketch, Sketch) and sketch.lineage) or Lineage()
         found = vocabulary if vocabulary is self._found else None
         listed = found is not None and found.is_listed  # and no width of a table
         self._all_there = listed and runs == self._runs
@@ -157,10 +157,10 @@ class AbstractItemEstimator(AbstractSketchEstimator):
 
     @override
     def _sketch_new(self, X: Any, y: Any) -> Sketch:
-        self._found, self._runs = None, frozenset()
+        self._found, self._runs = None, Lineage()
         rows: AbstractItemSource = self._open(X, y, reset=True)
         sketch = rows.sketch(self.plan(), pooling=self._pooling)
-        self._keep_found(rows.vocabulary, sketch.lineage)
+        self._keep(rows, sketch)
         return sketch
 
     @override
@@ -176,14 +176,11 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         return item_source(opened)
 
     @override
-    def _sketch_alike(self, rows: Any) -> Sketch:
-        sketch = super()._sketch_alike(rows)
+    def _keep(self, rows: Any, sketch: Sketch) -> None:
         self._keep_found(rows.vocabulary, sketch.lineage)
-        return sketch
 
     @override
-    def _sketch_gone(self, rows: Any) -> Sketch:
-        sketch = super()._sketch_alike(rows)
+    def _require_known(self, rows: Any) -> None:
         if _is_fitted(self.vocabulary) and self._found is not None:
             strange = int((self._found.find(rows.vocabulary.ids) < 0).sum())
             if strange:
@@ -191,7 +188,6 @@ class AbstractItemEstimator(AbstractSketchEstimator):
                     f"{strange} of the items of {rows.source} were never added. "
                     "Nothing was forgotten."
                 )
-        return sketch
 
     @override
     def _adopt(self, other: Self) -> None:
@@ -206,11 +202,11 @@ class AbstractItemEstimator(AbstractSketchEstimator):
             )
         self._keep_found(other._found, other._runs)
 
-    def _keep_found(self, found: Vocabulary | None, runs: Lineage) -> None:
+    def _keep_found(self, found: Vocabulary | None, runs: Lineage | None) -> None:
         """Add items that were found in some runs to those found before."""
         if _is_fitted(self.vocabulary) and found is not None:
             self._found = found if self._found is None else self._found.joined(found)
-            self._runs = self._runs.union(runs or ())
+            self._runs |= runs or Lineage()
 
     def _with_plan(self, sketch: Sketch | PrivateSketch) -> Sketch | PrivateSketch:
         """The sketch with its map, where the file has not all of it and the plan has.
@@ -238,10 +234,9 @@ class AbstractItemEstimator(AbstractSketchEstimator):
         """
         if not isinstance(sketch, Sketch):
             return None
-        if sketch.lineage is None:  # of too many runs to tell
+        if sketch.lineage is None:  # nobody knows
             return self._found
-        added = {run for run in sketch.lineage if not run.startswith(MINUS)}
-        return self._found if added <= self._runs else None
+        return self._found if sketch.lineage.added <= self._runs else None
 
     @override
     def _warn_of_late(self, whole: Sketch) -> None:

@@ -89,13 +89,13 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         self, X: Any, y: Any = None, classes: ArrayLike | None = None
     ) -> Self:
         """Add rows; the first call plans and fits. ``classes`` is not needed."""
-        if not hasattr(self, "sketches_"):
-            return self.fit(X, y)
-        self._check_parameters()
-        with self._all_or_nothing():
+        with self._all_or_nothing():  # new classes are planned from those that are
+            if not hasattr(self, "sketches_"):
+                return self.fit(X, y)
+            self._check_parameters()
             rows = self._open_labelled(X, y, reset=False)
             known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
-            more = rows.sketches(known)
+            more = self._named_passes(rows.sketches(known), "added")
             if rows.labels() - known.keys():
                 others = rows.without(known.keys())
                 more |= self._sketch_classes(others, self.sketches_)
@@ -113,10 +113,11 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         """
         check_is_fitted(self, "sketches_")
         self._check_parameters()
-        known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
         with self._all_or_nothing():
+            known = {c: sketch.feature_map for c, sketch in self.sketches_.items()}
             rows = self._open_labelled(X, y, reset=False)
-            rest = rest_of_sketches(self.sketches_, rows.sketches(known))
+            gone = self._named_passes(rows.sketches(known), "forgotten")
+            rest = rest_of_sketches(self.sketches_, gone)
             for label in rows.labels() - known.keys():
                 refuse_forgetting(label)
             self.fit_sketches(rest)
@@ -128,8 +129,9 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
         """Add what another fitted classifier of the same plan has seen."""
         check_is_fitted(self, "sketches_")
         check_is_fitted(other, "sketches_")
+        theirs = other.sketches_
         with self._all_or_nothing():
-            return self.fit_sketches(added_sketches(self.sketches_, other.sketches_))
+            return self.fit_sketches(added_sketches(self.sketches_, theirs))
 
     @override
     def fit_sketch(self, sketch: Any) -> Self:

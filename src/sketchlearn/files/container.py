@@ -55,7 +55,7 @@ MOST_NESTED = 32
 """Most lists and mappings of a header inside one another: far fewer than Python's own
 limit, so that whoever walks through them comes back."""
 
-NEWEST = 3
+NEWEST = 6
 """The newest version of a file that this library reads."""
 
 _DTYPES = {

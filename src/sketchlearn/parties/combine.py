@@ -20,6 +20,7 @@ from sketchlearn.parties.session import Session
 from sketchlearn.parties.shares import Share
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.privacy.statement import PrivacyStatement
+from sketchlearn.sketching.lineage import Lineage
 from sketchlearn.sketching.sketch import Sketch, require_same_columns
 
 __all__ = ["combine"]
@@ -133,7 +134,7 @@ def _exact_sum(
         total=total,
         count=last,
         features=parts[0].features,
-        lineage=frozenset({parts[0].session.session_id}),
+        lineage=Lineage.of([parts[0].session.session_id]),
         source_map=source,
         columns=next((part.columns for part in parts if part.columns), None),
     )

@@ -7,14 +7,23 @@ concern of :mod:`sketchlearn.privacy.accountant`.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Any, Literal, final, get_args
 
 from sketchlearn.errors import PrivacyError, quote
 from sketchlearn.privacy.mechanisms import MU_LIMIT, is_number, require_budget
+from sketchlearn.sketching.lineage import MOST_LISTED, Lineage
 
-__all__ = ["Charge", "CountMode", "Neighbours", "require_modes", "require_unit"]
+__all__ = [
+    "Charge",
+    "CountMode",
+    "Neighbours",
+    "recorded_runs",
+    "require_modes",
+    "require_unit",
+]
 
 Neighbours = Literal["add_remove", "replace"]
 CountMode = Literal["joint", "laplace", "public"]
@@ -41,7 +50,7 @@ class Charge:
     feature_map : str
         Fingerprint of the map.
     lineage : tuple of str
-        Accumulation runs inside the sketch; empty if there are too many to list.
+        Passes over rows inside the sketch, or the digest of a long list of them.
     neighbours : {"add_remove", "replace"}
         The relation of which the price speaks.
     rows_per_unit : int
@@ -84,6 +93,14 @@ class Charge:
             object.__setattr__(self, "rows_per_unit", int(self.rows_per_unit))
         if self.epsilon is not None or self.delta is not None:
             require_budget(self.epsilon, self.delta)
+
+
+def recorded_runs(lineage: Lineage | None) -> tuple[str, ...]:
+    """What a ledger keeps: all runs and parts, or the digest of a long list of them."""
+    texts = tuple(() if lineage is None else lineage.unsigned)
+    if len(texts) <= MOST_LISTED:
+        return texts
+    return (f"sha256:{hashlib.sha256(','.join(texts).encode()).hexdigest()}",)
 
 
 def require_modes(neighbours: str, count: str, rows_per_unit: int) -> None:

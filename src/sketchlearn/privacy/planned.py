@@ -24,7 +24,13 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError, PrivacyWarning
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.accountant import LATTICE_ODDS
-from sketchlearn.privacy.charge import Charge, CountMode, Neighbours, require_modes
+from sketchlearn.privacy.charge import (
+    Charge,
+    CountMode,
+    Neighbours,
+    recorded_runs,
+    require_modes,
+)
 from sketchlearn.privacy.mechanisms import (
     LEAST_EPSILON,
     gaussian_mu,
@@ -46,7 +52,6 @@ from sketchlearn.privacy.statement import (
     laplace_std,
     sensitivity_steps,
 )
-from sketchlearn.sketching.lineage import runs_of
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.version import __version__
 
@@ -98,7 +103,7 @@ class PlannedRelease:
             mu2=statement.mu2,
             pure_epsilon=statement.count_epsilon,
             feature_map=statement.feature_map,
-            lineage=tuple(sorted(runs_of(self.sketch.lineage))),
+            lineage=recorded_runs(self.sketch.lineage),
             neighbours=statement.neighbours,
             rows_per_unit=statement.rows_per_unit,
             count_mode=statement.count_mode,

@@ -55,8 +55,9 @@ def require_releasable(sketch: Sketch) -> Sketch:
         )
     if sketch.count and not sketch.lineage:
         raise PrivacyError(
-            "the passes over rows inside this sketch are not known (merged from too "
-            "many to list, or made by hand), so that rows may have been added twice. "
+            "the passes over rows inside this sketch are not known (it was made by "
+            "hand, or by an older library from thousands of them), so that rows may "
+            "have been added twice. "
             "If each was added once, say so: release(sketch.with_new_lineage(), ...)."
         )
     return verified

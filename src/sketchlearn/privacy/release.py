@@ -16,11 +16,11 @@ from typing import Any
 
 from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.errors import PrivacyError
-from sketchlearn.privacy.charge import CountMode, Neighbours
+from sketchlearn.privacy.charge import CountMode, Neighbours, recorded_runs
 from sketchlearn.privacy.ledger import Ledger, open_ledger
 from sketchlearn.privacy.planned import plan_release
 from sketchlearn.privacy.released import PrivateSketch
-from sketchlearn.sketching.lineage import runs_of
+from sketchlearn.sketching.lineage import Lineage, gathered_lineage
 from sketchlearn.sketching.sketch import Sketch, require_same_columns
 
 __all__ = ["release", "release_by_label"]
@@ -139,7 +139,7 @@ def release_by_label(
         )
         for label in public
     }
-    charge = replace(plans[public[0]].charge, lineage=tuple(sorted(runs)))
+    charge = replace(plans[public[0]].charge, lineage=recorded_runs(runs))
     open_ledger(ledger).charge(charge)
     return {label: plan.draw(os.urandom)[0] for label, plan in plans.items()}
 
@@ -162,8 +162,8 @@ def _public_labels(sketches: Mapping[Any, Sketch], labels: Iterable[Any]) -> lis
     return public
 
 
-def _require_alike(parts: list[Sketch]) -> list[str]:
-    """The runs of all labels, if nothing but rows tells their sketches apart."""
+def _require_alike(parts: list[Sketch]) -> Lineage | None:
+    """The lineage of all labels, if nothing but rows tells their sketches apart."""
     if not all(isinstance(part, Sketch) for part in parts):
         raise PrivacyError("release_by_label takes exact sketches, one for each label.")
     some = parts[0]
@@ -175,11 +175,12 @@ def _require_alike(parts: list[Sketch]) -> list[str]:
                 "some of these sketches have column names and others not, which would "
                 "tell the labels that have rows. Sketch all of them alike."
             )
-    runs = [run for part in parts for run in runs_of(part.lineage)]
-    if len(set(runs)) < len(runs):
+    known = [part.lineage.unsigned for part in parts if part.lineage is not None]
+    try:
+        return gathered_lineage(known, are_all=False)
+    except PrivacyError:
         raise PrivacyError(
             "the same rows are in the sketches of several labels; a row has one label. "
             "Nothing was released. If they are different rows, say so with "
             "sketch.with_new_lineage()."
-        )
-    return runs
+        ) from None

@@ -21,7 +21,7 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.features.build import rebuild_map
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.privacy.statement import PrivacyStatement
-from sketchlearn.sketching.lineage import MAX_LINEAGE
+from sketchlearn.sketching.lineage import MOST_LISTED
 from sketchlearn.sketching.sketch import require_same_columns
 
 __all__ = ["PrivateSketch", "merge_disjoint"]
@@ -236,5 +236,5 @@ def _merged_statement(parts: list[PrivacyStatement]) -> PrivacyStatement:
         count_std=sqrt(sum(part.count_std**2 for part in parts)),
         sensitivity=max(part.sensitivity for part in parts),
         sigma_int=isqrt(sum(part.sigma_int**2 for part in parts)) + 1,
-        lineage=tuple(sorted(inside)) if len(inside) <= MAX_LINEAGE else None,
+        lineage=tuple(sorted(inside)) if len(inside) <= MOST_LISTED else None,
     )

@@ -16,8 +16,8 @@ from sketchlearn.features.base import AbstractFeatureMap
 from sketchlearn.rows.batches import Batches
 from sketchlearn.rows.kinds import learned
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.sketching.lineage import new_lineage
 from sketchlearn.sketching.local_rows import LocalRows
+from sketchlearn.sketching.passes import new_lineage
 from sketchlearn.sketching.sketch import Sketch
 
 __all__ = ["AbstractLabelledRows", "ClassMaps", "LabelledRows"]

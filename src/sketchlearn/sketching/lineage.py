@@ -1,244 +1,350 @@
-"""Lineage: which passes over rows are inside a sketch.
+"""Lineage: which passes over rows are inside a sketch, exactly, however many.
 
-Every pass draws a random identifier, its *run*. A sketch is a sum of runs, each taken
-once: merging adds them, subtracting takes them away, and a run that was subtracted
-without having been added (rows sketched again, to forget them) stands there with a
-minus until it is added again. What would have to stand there twice is refused, since a
-row that counts twice is twice as visible. Runs never leave the data holder: their
-number is an exact count.
+Every pass over rows is a *part* of a *run*: a run is named by 128 random bits, a part
+of it by 64 bits more. A sketch is a sum of parts, each taken once: merging adds them,
+subtracting takes them away, and a part that was subtracted without having been added
+(rows sketched again, to forget them) counts -1 until it is added again. What would
+count twice is refused, since a row that counts twice is twice as visible. Lineage never
+leaves the data holder: the number of passes is an exact count.
 
-A pass that many workers share is one run as well. What each of them has sketched is a
-*part* of it, named by the run and 64 bits more: parts of one run are added, but none of
-them twice, and none to the whole run. Once all are together, the run stands for them.
+Kept are intervals of parts, 50 bytes for each: passes that are numbered as they come
+(:mod:`sketchlearn.sketching.passes`) take as little room as one, a million as well as
+two. Once all parts of a job are together, its whole run stands for them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sketchlearn.errors import PrivacyError, SketchFileError
 
 __all__ = [
-    "MAX_LINEAGE",
-    "MINUS",
+    "MOST_LISTED",
+    "PARTS_END",
+    "PASSES_END",
+    "POINT",
     "Lineage",
     "format_lineage",
     "gathered_lineage",
     "merged_lineage",
-    "new_lineage",
-    "new_run",
     "parse_lineage",
-    "part_of_run",
+    "point_of",
     "remaining_lineage",
-    "runs_of",
 ]
 
-Lineage = frozenset[str] | None
-"""Runs inside a sketch; None when they are not known, or more than can be listed."""
+MOST_LISTED = 4096
+"""Files of the first versions, and entries of ledgers, list so many runs and parts."""
 
-MAX_LINEAGE = 4096
-"""A sketch merged from more runs than this no longer lists them."""
+_TOKEN = re.compile(
+    "(-?)([0-9a-f]{32})(?:([0-9a-f]{16})(?::([0-9a-f]{16}))?)?", re.ASCII
+)
+"""A run; or a part of it; or all parts from one on and before another one."""
 
-MINUS = "-"
-"""Mark of a run that was taken away and never added."""
+PASSES_END, PARTS_END = 2**32, 2**64 - 1
+"""Numbers of passes are below the first, and those of parts of jobs between both."""
 
-_RUN = r"-?[0-9a-f]{32}([0-9a-f]{16})?"
-_RUNS = re.compile(f"({_RUN}(,{_RUN})*)?", re.ASCII)
+POINT = np.dtype("S24")
+"""A run and a number, most significant byte first: in the order of their bytes."""
 
-_RUN_DIGITS = 32
-"""Hexadecimal digits of a run."""
+_COUNTED_TWICE = (
+    "these sketches share the run {}..: the same rows would count twice. If they are "
+    "different rows, say so with left + right.with_new_lineage()."
+)
+_MALFORMED = "has a malformed lineage; get the original file."
 
-_PART_DIGITS = 48
-"""Those of a part, of which the first are its run's."""
-
-
-def new_run() -> str:
-    """A fresh 128-bit identifier for one pass over rows."""
-    return os.urandom(16).hex()
-
-
-def new_lineage() -> frozenset[str]:
-    """The lineage of a sketch made in a pass of its own."""
-    return frozenset({new_run()})
+_NO_POINTS, _NO_LEVELS = np.zeros(0, POINT), np.zeros(0, np.int8)
 
 
-def part_of_run(run: str, partition: int | None) -> str:
-    """Name of the part of a run that a partition of its rows is.
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Lineage:
+    """How often each part of each run is in a sketch: 1, 0 or -1 times.
+
+    Iterating gives texts: a run (32 hexadecimal digits), a part of one (48), or the
+    parts from one on and before another (48, ``:`` and 16); ``-`` stands before what
+    was taken away.
 
     Parameters
     ----------
-    run : str
-        The run of the whole pass.
-    partition : int or None
-        The number of the partition: sketched twice, it has one name. Where nobody
-        knows a number, the name is drawn.
+    points : array of bytes of shape (n,)
+        Where the level changes, in order: runs and numbers of parts.
+    levels : array of int8 of shape (n,)
+        How often parts are in the sketch from each point to the next. The last is 0.
 
     Examples
     --------
-    >>> run = "0" * 32
-    >>> part_of_run(run, 7) == part_of_run(run, 7) != part_of_run(run, 8)
-    True
+    >>> first, second = (Lineage.of(["0" * 47 + digit]) for digit in "01")
+    >>> both = merged_lineage(first, second)
+    >>> list(both) == ["0" * 48 + ":" + "0" * 15 + "2"], first <= both
+    (True, True)
     """
-    if partition is None:
-        return run + os.urandom(8).hex()
-    return run + hashlib.sha256(f"{run}:{partition}".encode()).hexdigest()[:16]
+
+    points: NDArray[np.bytes_] = field(default_factory=_NO_POINTS.copy)
+    levels: NDArray[np.int8] = field(default_factory=_NO_LEVELS.copy)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Lineage:
+        """The lineage of runs and parts, as iterating gives them."""
+        ends, signs = bytearray(), []
+        for text in texts:
+            match = _TOKEN.fullmatch(text)
+            if match is None:
+                raise SketchFileError(_MALFORMED)
+            minus, run, start, stop = match.groups()
+            low = int(start or "0", 16)
+            high = int(stop, 16) if stop else low + 1 if start else PARTS_END
+            if not low < high <= PARTS_END:
+                raise SketchFileError(_MALFORMED)
+            ends += point_of(run, low) + point_of(run, high)
+            signs.append(-1 if minus else 1)
+        deltas = np.outer(signs, [1, -1]).ravel().astype(np.int64)
+        summed = _summed(np.frombuffer(bytes(ends), POINT), deltas)
+        if _first_wrong(summed):
+            raise SketchFileError(_MALFORMED)
+        return summed
+
+    @property
+    def added(self) -> Lineage:
+        """Parts that are in the sketch, without those that were only taken away."""
+        return _stepped(self.points, np.maximum(self.levels, 0))
+
+    @property
+    def unsigned(self) -> Lineage:
+        """All parts, added or taken away."""
+        return _stepped(self.points, np.abs(self.levels))
+
+    def __iter__(self) -> Iterator[str]:
+        names, size = self.points.tobytes().hex(), 2 * POINT.itemsize
+        runs: dict[str, list[tuple[int, str, str]]] = {}
+        for i in np.flatnonzero(self.levels).tolist():
+            start, stop = names[size * i : size * (i + 1)], size * (i + 1) + 32
+            steps = runs.setdefault(start[:32], [])
+            steps.append((int(self.levels[i]), start[32:], names[stop : stop + 16]))
+        return iter(sorted(text for run in runs.items() for text in _texts_of(*run)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return len(self.points) > 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Lineage):
+            return NotImplemented
+        same = np.array_equal(self.points, other.points)
+        return same and np.array_equal(self.levels, other.levels)
+
+    def __hash__(self) -> int:
+        return hash((self.points.tobytes(), self.levels.tobytes()))
+
+    def __le__(self, other: Lineage) -> bool:
+        """Whether all parts of this one are in the other, with the same sign."""
+        both = np.union1d(self.points, other.points)
+        mine, theirs = self._levels_at(both), other._levels_at(both)
+        return bool(np.all((mine == 0) | (mine == theirs)))
+
+    def __or__(self, other: Lineage) -> Lineage:
+        """All parts of both, once."""
+        both = np.union1d(self.points, other.points)
+        levels = self._levels_at(both).astype(np.int64) + other._levels_at(both)
+        return _stepped(both, np.clip(levels, -1, 1))
+
+    @property
+    def _words(self) -> NDArray[np.uint64]:
+        """Points as whole numbers, shape (n, 3): a run in two, and a part of it."""
+        return self.points.view(">u8").reshape(-1, 3)
+
+    def _levels_at(self, points: NDArray[np.bytes_]) -> NDArray[np.int8]:
+        at = np.searchsorted(self.points, points, side="right")
+        return np.append(np.int8(0), self.levels)[at]
+
+    def _plus(self, other: Lineage, sign: int) -> Lineage:
+        """The sum with another, or the difference; levels may be beyond 1."""
+        if not other:
+            return self
+        if len(other.points) > len(self.points):
+            back = other._plus(Lineage(self.points, sign * self.levels), 1)
+            return Lineage(back.points, sign * back.levels)
+        # Only what is between the ends of the shorter one is looked at.
+        start = int(np.searchsorted(self.points, other.points[0]))
+        stop = int(np.searchsorted(self.points, other.points[-1], side="right"))
+        before = int(self.levels[start - 1]) if start else 0
+        mine = _changes(self.levels[start:stop], before)
+        theirs = sign * _changes(other.levels, 0)
+        between = _summed(
+            np.concatenate([self.points[start:stop], other.points]),
+            np.concatenate([mine, theirs]),
+            before,
+        )
+        points = self.points[:start], between.points, self.points[stop:]
+        levels = self.levels[:start], between.levels, self.levels[stop:]
+        return Lineage(np.concatenate(points), np.concatenate(levels))
 
 
-def runs_of(lineage: Lineage) -> frozenset[str]:
-    """The runs, added or taken away, without marks; none where not known."""
-    return frozenset(run.removeprefix(MINUS) for run in lineage or ())
-
-
-def merged_lineage(left: Lineage, right: Lineage) -> Lineage:
-    """Runs of a sum.
-
-    Raises
-    ------
-    PrivacyError
-        If a run is in both: its rows would count twice.
+def merged_lineage(left: Lineage | None, right: Lineage | None) -> Lineage | None:
+    """Lineage of a sum, unless a part is in both; None where one is not known.
 
     Examples
     --------
-    >>> merged_lineage(frozenset({"a", "-b"}), frozenset({"b", "c"})) == {"a", "c"}
+    >>> a, b, c = (Lineage.of([digit * 32]) for digit in "abc")
+    >>> merged_lineage(remaining_lineage(a, b), merged_lineage(b, c)) == a | c
     True
     """
     if left is None or right is None:
         return None
-    _require_apart(left, _starts_of_parts(left), right)
-    return _united(left, right)
+    return _checked(left._plus(right, 1), _COUNTED_TWICE)
 
 
-def gathered_lineage(lineages: Iterable[Lineage], *, are_all: bool = True) -> Lineage:
-    """Runs of the sum of many sketches, in which parts of a run become one.
-
-    Parameters
-    ----------
-    lineages : iterable of lineages
-    are_all : bool
-        Whether these are all parts of their runs: the run stands for them. Otherwise
-        a larger part does. One part alone stays what it is.
-
-    Raises
-    ------
-    PrivacyError
-        If a run, or a part of one, is in two of them.
-
-    Examples
-    --------
-    >>> run = "0" * 32
-    >>> gathered_lineage(frozenset({part_of_run(run, i)}) for i in range(9000)) == {run}
-    True
-    """
-    found: set[str] = set()
-    starts: set[str] = set()
-    for lineage in lineages:
-        if lineage is None:
-            return None
-        _require_apart(found, starts, lineage)
-        gone = {_opposite(run) for run in lineage} & found
-        found -= gone
-        found |= lineage - {_opposite(run) for run in gone}
-        starts |= _starts_of_parts(lineage)
-    parts: dict[str, list[str]] = {}
-    for part in found:
-        if len(part) == _PART_DIGITS:
-            parts.setdefault(part[:_RUN_DIGITS], []).append(part)
-    for run, inside in parts.items():
-        if len(inside) > 1:
-            found -= set(inside)
-            found.add(run if are_all else _joined_part(run, sorted(inside)))
-    return frozenset(found) if len(found) <= MAX_LINEAGE else None
-
-
-def _joined_part(run: str, parts: list[str]) -> str:
-    return run + hashlib.sha256(",".join(parts).encode()).hexdigest()[:16]
-
-
-def _require_apart(
-    left: AbstractSet[str], starts: AbstractSet[str], right: AbstractSet[str]
-) -> None:
-    """Refuse what is in both: a run, a part, or a run and a part of it.
-
-    Parameters
-    ----------
-    left, right : sets of str
-        Runs and parts.
-    starts : set of str
-        Runs that ``left`` has parts of.
-    """
-    shared = right & left
-    if not shared:
-        added = {run for run in right if _opposite(run) not in left}
-        shared = added & starts or _starts_of_parts(added) & left
-    if shared:
-        raise PrivacyError(
-            f"these sketches share the run {min(shared)[:6]}..: the same rows would "
-            "count twice. If they are different rows, say so with "
-            "left + right.with_new_lineage()."
-        )
-
-
-def _starts_of_parts(runs: AbstractSet[str]) -> set[str]:
-    """Runs that some parts, added and not taken away, are of."""
-    return {run[:_RUN_DIGITS] for run in runs if len(run) == _PART_DIGITS}
-
-
-def remaining_lineage(whole: Lineage, part: Lineage) -> Lineage:
-    """Runs of a difference.
-
-    Raises
-    ------
-    PrivacyError
-        If a run was taken away before, and never added.
-
-    Examples
-    --------
-    >>> remaining_lineage(frozenset({"a", "b"}), frozenset({"b", "c"})) == {"a", "-c"}
-    True
-    """
+def remaining_lineage(whole: Lineage | None, part: Lineage | None) -> Lineage | None:
+    """Lineage of a difference, unless a part would be taken away twice."""
     if whole is None or part is None:
         return None
-    gone = frozenset(_opposite(run) for run in part)
-    shared = whole & gone
-    if shared:
-        run = min(shared).removeprefix(MINUS)
-        raise PrivacyError(
-            f"the run {run[:6]}.. was taken out of this sketch before: the same rows "
-            "would be forgotten twice. If they are different rows, say so with "
-            "left - right.with_new_lineage()."
-        )
-    return _united(whole, gone)
+    return _checked(
+        whole._plus(part, -1),
+        "the run {}.. was taken out of this sketch before: the same rows would be "
+        "forgotten twice. If they are different rows, say so with "
+        "left - right.with_new_lineage().",
+    )
 
 
-def _united(left: frozenset[str], right: frozenset[str]) -> Lineage:
-    """Both, without the runs that are added in one and taken away in the other."""
-    fewer, more = (left, right) if len(left) < len(right) else (right, left)
-    kept = frozenset(run for run in fewer if _opposite(run) not in more)
-    if len(kept) < len(fewer):
-        more -= frozenset(_opposite(run) for run in fewer - kept)
-    both = more | kept
-    return both if len(both) <= MAX_LINEAGE else None
+def gathered_lineage(
+    lineages: Iterable[Lineage | None], *, are_all: bool = True
+) -> Lineage | None:
+    """Lineage of the sum of many sketches, unless a part is in two of them.
+
+    With ``are_all`` these are all parts of their jobs: the run stands for them, unless
+    there is one part alone.
+
+    Examples
+    --------
+    >>> parts = [Lineage.of([f"{'0' * 32}8{i:015x}"]) for i in range(9000)]
+    >>> list(gathered_lineage(parts)) == ["0" * 32]
+    True
+    """
+    points, levels = [_NO_POINTS], [_NO_LEVELS]
+    for one in lineages:
+        if one is None:
+            return None
+        points.append(one.points)
+        levels.append(one.levels)
+    # Every lineage ends at level 0, where the next one starts.
+    deltas = _changes(np.concatenate(levels), 0)
+    found = _checked(_summed(np.concatenate(points), deltas), _COUNTED_TWICE)
+    return _with_whole_runs(found) if are_all and found else found
 
 
-def _opposite(run: str) -> str:
-    return run[1:] if run.startswith(MINUS) else MINUS + run
+def _with_whole_runs(lineage: Lineage) -> Lineage:
+    """The lineage, with the whole run instead of some parts of a job."""
+    *runs, numbers = lineage._words.T
+    first = np.flatnonzero(_differ(runs[0]) | _differ(runs[1]))
+    last = np.append(first[1:], len(numbers)) - 1
+    # The first point of a run is a pass of a process, or else the run is a job's.
+    jobs = (numbers[first] >= PASSES_END) & (numbers[last] - numbers[first] > 1)
+    jobs &= np.minimum.reduceat(lineage.levels, first) >= 0
+    whole = [_run_of(lineage.points, i) for i in first[jobs].tolist()]
+    return lineage | Lineage.of(whole) if whole else lineage
 
 
-def format_lineage(lineage: Lineage) -> str:
-    """As text for a file: ``*`` where the runs are not known."""
-    return "*" if lineage is None else ",".join(sorted(lineage))
+def format_lineage(lineage: Lineage | None) -> str:
+    """Text for a file: ``*`` where the lineage is not known."""
+    return "*" if lineage is None else ",".join(lineage)
 
 
-def parse_lineage(text: str) -> Lineage:
+def parse_lineage(text: str) -> Lineage | None:
     """Undo :func:`format_lineage`."""
     if text == "*":
         return None
-    runs = frozenset(text.split(",")) if text else frozenset()
-    plain = _RUNS.fullmatch(text) is not None and len(runs) <= MAX_LINEAGE
-    if not plain or len(runs_of(runs)) < len(runs):
-        raise SketchFileError("has a malformed lineage; get the original file.")
-    return runs
+    return Lineage.of(text.split(",") if text else ())
+
+
+def point_of(run: str, number: int) -> bytes:
+    """A part of a run as bytes, in the order of runs and numbers."""
+    return bytes.fromhex(run) + number.to_bytes(8)
+
+
+def _summed(
+    points: NDArray[np.bytes_], deltas: NDArray[Any], before: int = 0
+) -> Lineage:
+    """Levels that change by so much at these points, in any order."""
+    order = np.argsort(points, kind="stable")
+    points, deltas = points[order], deltas[order]
+    is_last = _differ(points[::-1])[::-1]  # of equal points
+    levels = before + np.cumsum(deltas)
+    return _stepped(points[is_last], levels[is_last], before)
+
+
+def _stepped(
+    points: NDArray[np.bytes_], levels: NDArray[Any], before: int = 0
+) -> Lineage:
+    """These levels, 2 at most, without the points at which they do not change."""
+    changes = _changes(levels, before) != 0
+    few = np.minimum(np.maximum(levels[changes], -2), 2).astype(np.int8)
+    return Lineage(points[changes], few)
+
+
+def _changes(levels: NDArray[Any], before: int) -> NDArray[np.int64]:
+    """By how much each level is above the one before."""
+    found = levels.astype(np.int64)
+    found[1:] -= levels[:-1]
+    found[:1] -= before
+    return found
+
+
+def _differ(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are not those before them."""
+    found = np.ones(len(values), np.bool_)
+    found[1:] = values[1:] != values[:-1]
+    return found
+
+
+def _first_wrong(lineage: Lineage) -> str | None:
+    """A run of which parts count twice; None where all is well.
+
+    That is a level beyond 1; or, where a whole run counts once, a part of it that is
+    not just missing, but was taken away twice.
+    """
+    points, levels, numbers = lineage.points, lineage.levels, lineage._words[:, 2]
+    beyond = np.flatnonzero(np.abs(levels) > 1)
+    if len(beyond):
+        return _run_of(points, int(beyond[0]))
+    whole = (numbers[1:] == PARTS_END) & (numbers[:-1] > 0)
+    for last in np.flatnonzero(whole).tolist():  # of a run with parts missing
+        run = _run_of(points, last)
+        first = np.searchsorted(points, bytes.fromhex(run))
+        if (levels[first:last] == -levels[last]).any():
+            return run
+    return None
+
+
+def _run_of(points: NDArray[np.bytes_], place: int) -> str:
+    return points[place : place + 1].tobytes()[:16].hex()
+
+
+def _checked(lineage: Lineage, complaint: str) -> Lineage:
+    run = _first_wrong(lineage)
+    if run:
+        raise PrivacyError(complaint.format(run[:6]))
+    return lineage
+
+
+def _texts_of(run: str, steps: list[tuple[int, str, str]]) -> Iterator[str]:
+    """Texts of the levels of one run, given from which part to which they hold.
+
+    Where the last part is there, the run is, and what is missing is taken from it.
+    """
+    end, marks = f"{PARTS_END:016x}", {1: "", -1: "-"}
+    sign, _, last = steps[-1]
+    if last == end:
+        yield marks[sign] + run
+        ends = ["0" * 16, *(point for _, *ends in steps for point in ends), end]
+        gaps = zip(ends[::2], ends[1::2], strict=True)
+        steps = [(-sign, low, high) for low, high in gaps if low != high]
+    for level, start, stop in steps:
+        single = int(start, 16) + 1 == int(stop, 16)
+        yield marks[level] + run + start + ("" if single else f":{stop}")

@@ -18,7 +18,7 @@ from sketchlearn.rows.items import ItemRows, Keys
 from sketchlearn.rows.open_items import ItemBatches
 from sketchlearn.rows.vocabulary import Vocabulary
 from sketchlearn.sketching.item_source import AbstractItemSource, require_items
-from sketchlearn.sketching.lineage import new_lineage
+from sketchlearn.sketching.passes import new_lineage
 from sketchlearn.sketching.pooling.base import AbstractPooling, require_item_map
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.progress import with_progress

@@ -22,7 +22,7 @@ from sketchlearn.rows.survey import (
     plan_extremes,
     survey_rows,
 )
-from sketchlearn.sketching.lineage import new_lineage
+from sketchlearn.sketching.passes import new_lineage
 from sketchlearn.sketching.pooling.base import AbstractPooling
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.progress import with_progress

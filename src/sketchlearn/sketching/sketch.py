@@ -37,9 +37,9 @@ from sketchlearn.sketching.lineage import (
     Lineage,
     gathered_lineage,
     merged_lineage,
-    new_lineage,
     remaining_lineage,
 )
+from sketchlearn.sketching.passes import new_lineage
 from sketchlearn.sketching.pooling.by_name import get_pooling
 
 __all__ = ["Sketch", "add_sketches", "require_same_columns"]
@@ -64,10 +64,9 @@ class Sketch:
         What the features are; only sketches of equal fingerprint can meet.
     pooling : str
         Name of the pooling.
-    lineage : frozenset of str, or None
-        Identifiers of the accumulation runs inside
-        (:mod:`sketchlearn.sketching.lineage`); None when there are too many. The same
-        run is never added twice.
+    lineage : Lineage, set of str, or None
+        Passes over rows (:mod:`sketchlearn.sketching.lineage`), each added once; None
+        when they are not known.
     source_map : AbstractFeatureMap, optional
         The map itself, if it is at hand.
     columns : tuple of str, optional
@@ -87,9 +86,13 @@ class Sketch:
     count: int
     features: FeatureSpec
     pooling: str = "mean"
-    lineage: Lineage = frozenset()
+    lineage: Lineage | None = Lineage()
     source_map: AbstractFeatureMap | None = None
     columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lineage, set | frozenset):
+            object.__setattr__(self, "lineage", Lineage.of(self.lineage))
 
     @property
     def size(self) -> int:
@@ -163,9 +166,7 @@ class Sketch:
     def with_new_lineage(self) -> Sketch:
         """The same totals, and your word that no other sketch has these rows.
 
-        What shares a run with another sketch cannot be merged with it, and what has
-        lost track of its runs cannot be released: the same rows would count twice, or
-        might. Say with this that they do not.
+        Sketches that share a pass are not merged: the same rows would count twice.
 
         Examples
         --------
@@ -183,8 +184,8 @@ class Sketch:
         lineage = merged_lineage(self._known_lineage, other._known_lineage)
         return self._plus(other, lineage)
 
-    def _plus(self, other: Sketch, lineage: Lineage) -> Sketch:
-        """The sum with a sketch that fits, of which the runs are known."""
+    def _plus(self, other: Sketch, lineage: Lineage | None) -> Sketch:
+        """The sum with a sketch that fits, of which the lineage is known."""
         source = self.source_map or other.source_map
         named = self if self.columns else other
         if self.count == 0 or other.count == 0:
@@ -258,8 +259,8 @@ class Sketch:
         return known is None or known.is_possible_total(self.total, self.count)
 
     @property
-    def _known_lineage(self) -> Lineage:
-        """The runs; rows without any come from nobody knows where."""
+    def _known_lineage(self) -> Lineage | None:
+        """The lineage; rows without any come from nobody knows where."""
         return None if self.count and not self.lineage else self.lineage
 
     def _map_at_hand(self) -> AbstractFeatureMap | None:
@@ -282,14 +283,14 @@ class Sketch:
         self,
         total: Int128Array,
         count: int,
-        lineage: Lineage | Literal["same"] = "same",
+        lineage: Lineage | Literal["same"] | None = "same",
         source_map: AbstractFeatureMap | None = None,
     ) -> Sketch:
         return replace(
             self,
             total=total,
             count=count,
-            lineage=self.lineage if lineage == "same" else lineage,
+            lineage=self.lineage if isinstance(lineage, str) else lineage,
             source_map=source_map or self.source_map,
         )
 
@@ -320,10 +321,7 @@ class Sketch:
 
 
 def add_sketches(parts: Iterable[Sketch], *, are_all: bool = True) -> Sketch | None:
-    """The sum of many sketches with no rows in common; None of none.
-
-    ``are_all`` is for :func:`~sketchlearn.sketching.lineage.gathered_lineage`.
-    """
+    """The sum of many sketches, which may be all parts of their jobs; None of none."""
     total, lineages = None, []
     for part in parts:
         lineages.append(part._known_lineage)

@@ -14,7 +14,8 @@ in a file          in the code
 ``kind``           ``exact``, ``counts`` (exact as well, packed), ``private`` or
                    ``test`` (of seeded noise)
 ``sum_hi, sum_lo`` ``total.hi, total.lo``, and ``count`` the number of rows
-``version``        ``FeatureSpec.version``; 3 for counts of maps of version 2
+``version``        ``FeatureSpec.version``, or 3 for counts of maps of version 2; and
+                   3 more if earlier libraries cannot read the lineage
 =================  ========================================================
 
 The other fields are called alike in both.
@@ -85,7 +86,7 @@ SKETCH_FIELDS = {
     "value_bound": _HEX_FLOAT,
     "clip": f"({_HEX_FLOAT})?",
     "pooling": "[a-z0-9.:+-]{1,40}",
-    "lineage": r"\*|[,0-9a-f-]*",
+    "lineage": r"\*|[,:0-9a-f-]*",
     "privacy": "",
     "columns": r"(\[.*\])?",
 }
@@ -105,7 +106,7 @@ def header_of(
     *,
     kind: str,
     pooling: str,
-    lineage: Lineage,
+    lineage: Lineage | None,
     columns: tuple[str, ...] | None,
 ) -> dict[str, str]:
     """The fields of a sketch of any kind; those of a release lack their statement."""

@@ -39,8 +39,9 @@ def cut_into_pieces(points: NDArray[np.float64], n_pieces: int, seed: int) -> Mi
     """Points cut into at most so many pieces, each a component without correlations."""
     size = min(n_pieces, len(np.unique(points, axis=0)))
     labels = lloyd(points, size, max_iter=_PLACING_STEPS, seed=seed).labels_
-    counts = np.bincount(labels, minlength=size).astype(np.float64)
-    member = (labels == np.arange(size)[:, None]) / counts[:, None]
+    # Points that differ by rounding errors alone leave pieces empty.
+    pieces, counts = np.unique(labels, return_counts=True)
+    member = (labels == pieces[:, None]) / counts[:, None]
     means = member @ points
     variances = np.maximum(member @ points**2 - means**2, 0.0)
     return Mixture(counts / len(points), means, np.sqrt(variances))

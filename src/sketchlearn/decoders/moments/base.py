@@ -102,7 +102,7 @@ class AbstractMomentDecoder(AbstractDecoder[Moments]):
         if self.rounds_rows and not noise and not is_clipped:
             warn_of_coarse_rounding(variances, part, sketch.count)
         scaling = part.scaling or Scaling.identity(part.n_features)
-        require_representable(variances, scaling)
+        require_representable(variances, scaling, sketch.columns)
         unit = 1 / scaling.factor
         moments = Moments(
             count=sketch.count,

@@ -1,7 +1,8 @@
 r"""Exact sketches of items in files: counts of a few bits instead of 128.
 
-A file of version 3 has the fields of an exact sketch and three more, and one tensor
-``counts`` (U8) instead of ``sum_hi`` and ``sum_lo``. Number ``i`` of the total is
+A file of version 3 or 6 has the fields of an exact sketch and three more, and one
+tensor ``counts`` (U8) instead of ``sum_hi`` and ``sum_lo``. Number ``i`` of the total
+is
 
 .. math:: 2^{shift}\,(least + n_i), \qquad
     n_i = \lfloor c / 2^{bits\, i} \rfloor \bmod 2^{bits},
@@ -49,7 +50,7 @@ class CountsFormat(AbstractFormat):
     format = SKETCH_FIELDS["format"]
     fields = {
         **SKETCH_FIELDS,
-        "version": "3",
+        "version": "[36]",
         "kind": "counts",
         "bits": "[1-9]|[1-5][0-9]|6[0-4]",
         "least": "0|-?[1-9][0-9]{0,18}",
@@ -68,9 +69,8 @@ class CountsFormat(AbstractFormat):
         if counts is None:
             fail("holds counts of a map that counts nothing; it was forged.")
         packed = pack_ints(counts)
-        header, tensors = exact_contents(obj, "counts", {"counts": packed.data})
+        header, tensors = exact_contents(obj, "counts", 3, {"counts": packed.data})
         header |= {
-            "version": self.fields["version"],
             "bits": str(packed.bits),
             "least": str(packed.least),
             "shift": str(unit_bits(obj.features, obj.pooling)),

@@ -13,7 +13,7 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.features.spec import FeatureSpec
 from sketchlearn.files.container import Contents, fail
 from sketchlearn.sketching.counts import counts_of
-from sketchlearn.sketching.lineage import parse_lineage
+from sketchlearn.sketching.lineage import MOST_LISTED, parse_lineage
 from sketchlearn.sketching.pooling.by_name import get_pooling
 from sketchlearn.sketching.sketch import Sketch
 from sketchlearn.storage.formats.base import AbstractFormat
@@ -30,6 +30,9 @@ from sketchlearn.storage.headers import (
 
 __all__ = ["ExactSketchFormat", "exact_contents", "exact_sketch"]
 
+_LATER = 3
+"""Added to the version of a file whose lineage earlier libraries cannot read."""
+
 
 @final
 class ExactSketchFormat(AbstractFormat):
@@ -39,7 +42,8 @@ class ExactSketchFormat(AbstractFormat):
     """
 
     stored, kinds = Sketch, ("exact",)
-    format, fields = SKETCH_FIELDS["format"], SKETCH_FIELDS
+    format = SKETCH_FIELDS["format"]
+    fields = {**SKETCH_FIELDS, "version": "[1245]"}
 
     @override
     def takes(self, obj: Any) -> bool:
@@ -50,20 +54,23 @@ class ExactSketchFormat(AbstractFormat):
     @override
     def pack(self, obj: Sketch) -> Contents:
         sums = {"sum_hi": obj.total.hi, "sum_lo": obj.total.lo}
-        return move_long_texts(*exact_contents(obj, "exact", sums))
+        version = obj.features.version
+        return move_long_texts(*exact_contents(obj, "exact", version, sums))
 
     @override
     def unpack(
         self, fields: Mapping[str, str], tensors: Tensors, max_bytes: int
     ) -> Sketch:
-        spec = features_of(fields, tensors)
+        version = int(fields["version"])
+        plain = version - _LATER if version > _LATER else version
+        spec = features_of({**fields, "version": str(plain)}, tensors)
         require_tensors(tensors, size=spec.sketch_size, counted=True)
         total = Int128Array(tensors["sum_hi"], tensors["sum_lo"])
         return exact_sketch(total, spec, fields, tensors)
 
 
 def exact_contents(
-    sketch: Sketch, kind: str, sums: Mapping[str, NDArray[Any]]
+    sketch: Sketch, kind: str, version: int, sums: Mapping[str, NDArray[Any]]
 ) -> Contents:
     """Header and tensors of an exact sketch whose total is in these tensors."""
     if not 0 <= sketch.count < 2**63:
@@ -75,6 +82,9 @@ def exact_contents(
         lineage=sketch.lineage,
         columns=sketch.columns,
     )
+    inside = header["lineage"]  # single runs and parts, and few of them, at first
+    is_plain = ":" not in inside and inside.count(",") < MOST_LISTED
+    header["version"] = str(version if is_plain else version + _LATER)
     return header, {"count": np.array([sketch.count], np.int64), **sums}
 
 

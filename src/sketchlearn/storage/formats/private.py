@@ -14,7 +14,7 @@ from sketchlearn.arithmetic.exact import Int128Array
 from sketchlearn.files.container import Contents, canonical_json, fail, parse_json
 from sketchlearn.privacy.released import PrivateSketch
 from sketchlearn.privacy.statement import PrivacyStatement
-from sketchlearn.sketching.lineage import parse_lineage, runs_of
+from sketchlearn.sketching.lineage import Lineage, parse_lineage
 from sketchlearn.storage.formats.base import AbstractFormat
 from sketchlearn.storage.headers import (
     LONG_TEXTS,
@@ -50,7 +50,7 @@ class PrivateSketchFormat(AbstractFormat):
     @override
     def pack(self, obj: PrivateSketch) -> Contents:
         statement = obj.statement
-        inside = None if statement.lineage is None else frozenset(statement.lineage)
+        inside = None if statement.lineage is None else Lineage.of(statement.lineage)
         header = header_of(
             obj.features,
             kind=_SEEDED if statement.seeded else _SECRET,
@@ -84,9 +84,10 @@ class PrivateSketchFormat(AbstractFormat):
             )
         inside = parse_lineage(whole_text("lineage", fields, tensors))
         if inside is not None:
-            if inside != runs_of(inside):
+            names = tuple(inside)
+            if any(len(name) != 32 for name in names):  # of releases, and no others
                 fail("has a malformed lineage; get the original file.")
-            statement = replace(statement, lineage=tuple(sorted(inside)))
+            statement = replace(statement, lineage=names)
         return PrivateSketch(
             total=Int128Array(tensors["sum_hi"], tensors["sum_lo"]),
             features=spec,

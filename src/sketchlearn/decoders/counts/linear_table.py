@@ -126,6 +126,16 @@ class LinearTable:
         return seen - self.common @ rest
 
     @cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """Which tables have no signs, empty if items are not in one number of each."""
+        each = np.diff(self.columns.indptr)
+        if not len(each) or each[0] == 0 or np.ptp(each):
+            return np.zeros(0, np.bool_)
+        values = self.columns.data.reshape(-1, each[0])
+        found: NDArray[np.bool_] = (values > 0).all(axis=0)
+        return found
+
+    @cached_property
     def _squares(self) -> Reals:
         found: Reals = np.asarray(self.columns.multiply(self.columns).sum(axis=1))
         return found

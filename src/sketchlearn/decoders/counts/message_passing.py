@@ -239,7 +239,7 @@ def _alone(
     two around their median.
     """
     rest = table.left_over(sums, np.zeros(table.n_items))
-    looks = _looks(table, rest)
+    looks = table.looks(rest)
     seen, gaps = _medians(looks)
     shifts = 1 + np.arange(looks.shape[1]) * (len(looks) // looks.shape[1])
     absent = np.column_stack([np.roll(looks[:, k], n) for k, n in enumerate(shifts)])
@@ -259,21 +259,6 @@ def _medians(looks: Reals) -> tuple[Reals, Reals]:
     if left == right:
         left, right = max(left - 1, 0), min(right + 1, looks.shape[1] - 1)
     return middle, np.square(looks[:, right] - looks[:, left]) / 4
-
-
-def _looks(table: LinearTable, rest: Reals) -> Reals:
-    """What each number of an item says of its count, those with signs if there are any.
-
-    Others hold little of what collides most of the time, and much of it rarely: their
-    median is too small.
-    """
-    plain = table.plain
-    if not len(plain):
-        together: Reals = table.pull_back(rest) / np.maximum(table.lengths, 1e-6) ** 2
-        return together[:, None]
-    chosen = ~plain if not plain.all() else plain
-    looks = (rest[table.columns.indices] / table.columns.data).reshape(-1, len(plain))
-    return np.ascontiguousarray(looks[:, chosen])
 
 
 def _hidden_by_fit(table: LinearTable, start: Reals) -> float:

@@ -150,6 +150,7 @@ def count_advice(reading: CountReading, decoding: Decoding[Any]) -> list[str]:
         said.append(
             f"this sketch leaves {100 * left / spread:.0f}% of the variance of the "
             f"counts open: {reading.item_map.sketch_size} numbers are too few for "
-            f"{len(found.mean)} items of such counts. Use a larger sketch_size."
+            f"{len(found.mean)} items of such counts. Use a larger sketch_size; a "
+            f"declared vocabulary is counted exactly in {len(found.mean)} numbers."
         )
     return said

@@ -8,8 +8,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sketchlearn.decoders.counts.classical import decode_count_sketch
 from sketchlearn.decoders.counts.joint import best_depth, decode_counts
+from sketchlearn.decoders.counts.message_passing import JointTuning
 from sketchlearn.decoders.counts.zipf import draw_zipf_counts
+from sketchlearn.features.joint_counts import JointCountFeatures
 
 
 def hashed_columns(rng, n_items, width, depth, *, signed=True):
@@ -253,3 +256,73 @@ def test_numbers_that_hold_other_items_are_not_explained():
     assert decode(columns, counts, 100).converged
     known = sp.csr_array(columns[:150])
     assert not decode_counts(known, columns.T @ counts / 100, 100).converged
+
+
+def zipf_stream(seed, *, numbers, n_items=20_000, n_events=10**6, exponent=1.1):
+    """A sketch of a stream like a text, its columns and its counts."""
+    rng = np.random.default_rng(seed)
+    law = np.arange(1, n_items + 1.0) ** -exponent
+    counts = rng.permutation(rng.multinomial(n_events, law / law.sum()))
+    phi = JointCountFeatures(n_items, width=numbers // 5, depth=5, seed=seed)
+    return phi.columns_of(np.arange(n_items, dtype=np.uint64)), counts
+
+
+def table_answers(columns, counts):
+    """What the signed tables of a joint sketch say of each item alone."""
+    width = columns.shape[1] // 5
+    totals = columns.T @ counts
+    signed = sp.csr_array(columns[:, width:])
+    found = decode_count_sketch(signed, totals[width:], width=width).estimates
+    return np.maximum(found, 0.0)
+
+
+@pytest.mark.parametrize("numbers", [200, 500, 2000])
+def test_streams_are_decoded_better_than_by_their_tables(numbers):
+    inside = {"all": [], "chosen": [], "largest": []}
+    for seed in range(3):
+        columns, counts = zipf_stream(seed, numbers=numbers)
+        posterior = decode(columns, counts, 10**6, total=1.0).params
+        gaps = np.abs(posterior.mean - counts)
+        others = np.abs(table_answers(columns, counts) - counts)
+        largest = np.argsort(-counts)[:50]
+        assert gaps.mean() < 0.3 * others.mean()
+        assert np.square(gaps).mean() < 0.3 * np.square(others).mean()
+        assert gaps[largest[:5]].mean() < 1.5 * others[largest[:5]].mean()
+        low, high = posterior.interval(0.95)
+        covers = (low <= counts) & (counts <= high)
+        inside["all"].append(covers)
+        inside["chosen"].append(covers[np.argsort(-posterior.mean)[:50]])
+        inside["largest"].append(covers[largest])
+    assert np.mean(inside["all"]) > 0.93
+    assert np.mean(inside["chosen"]) > 0.88  # 150 items: seven would be outside of .95
+    assert np.mean(inside["largest"]) > 0.88
+
+
+@pytest.mark.parametrize("numbers", [200, 2000, 10_000])
+def test_rounds_that_get_lost_leave_the_answers_of_the_tables(numbers):
+    columns, counts = zipf_stream(0, numbers=numbers)
+    lost = JointTuning(lost=0.0)
+    found = decode(columns, counts, 10**6, total=1.0, tuning=lost)
+    gaps = np.abs(found.params.mean - counts)
+    others = np.abs(table_answers(columns, counts) - counts)
+    assert not found.converged
+    assert gaps.mean() <= 1.01 * others.mean()
+    assert np.square(gaps).mean() <= 1.01 * np.square(others).mean()
+    low, high = found.params.interval(0.95)
+    covers = (low <= counts) & (counts <= high)
+    assert covers.mean() > 0.93
+    assert covers[np.argsort(-counts)[:50]].mean() > 0.93
+
+
+def test_no_count_is_above_what_a_number_without_signs_holds():
+    rng = np.random.default_rng(0)
+    columns = JointCountFeatures(300, width=40, depth=5).columns_of(
+        np.arange(300, dtype=np.uint64)
+    )
+    counts = np.where(rng.random(300) < 0.05, rng.integers(1, 50, 300), 0)
+    held = (columns.T @ counts)[columns.indices.reshape(300, 5)[:, 0]]
+    posterior = decode(columns, counts, int(counts.sum()), total=1.0).params
+    assert (posterior.mean <= held).all()
+    assert (posterior.interval(0.999)[1] <= held).all()
+    assert (posterior.presence[held == 0] == 0).all()
+    assert (posterior.below(held) == 1).all()

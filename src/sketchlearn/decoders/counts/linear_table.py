@@ -125,6 +125,30 @@ class LinearTable:
         seen: Reals = self.columns @ rest
         return seen - self.common @ rest
 
+    def looks(self, rest: Reals) -> Reals:
+        """What each number of an item says of it, those with signs if there are any.
+
+        Others hold little of what collides most of the time, and much of it rarely:
+        their median is too small. One look if items have numbers of another kind.
+        """
+        if not len(self.plain):
+            together: Reals = self.pull_back(rest) / np.maximum(self.lengths, 1e-6) ** 2
+            return together[:, None]
+        chosen = self.plain if self.plain.all() else ~self.plain
+        found = rest[self.columns.indices] / self.columns.data
+        looks: Reals = found.reshape(self.n_items, -1)[:, chosen]
+        return looks
+
+    @cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """Which tables have no signs, empty if items are not in one number of each."""
+        each = np.diff(self.columns.indptr)
+        if not len(each) or each[0] == 0 or np.ptp(each):
+            return np.zeros(0, np.bool_)
+        values = self.columns.data.reshape(-1, each[0])
+        found: NDArray[np.bool_] = (values > 0).all(axis=0)
+        return found
+
     @cached_property
     def _squares(self) -> Reals:
         found: Reals = np.asarray(self.columns.multiply(self.columns).sum(axis=1))

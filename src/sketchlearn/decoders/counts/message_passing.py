@@ -14,7 +14,7 @@ of counts is known r is moved to have it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -64,8 +64,7 @@ class JointTuning:
     """Standard deviation of r, in counts, that is as good as none."""
 
     lost: float = 3.0
-    """Rounds got lost that leave so many times more than there was before them: then
-    nothing is seen of single items."""
+    """Rounds got lost that leave so many times more than there was in the numbers."""
 
     largest_system: int = 2000
     """Most items whose counts are solved for one by one, which takes their cube."""
@@ -90,8 +89,9 @@ class Passed:
     explains: bool
     """Whether items explain the numbers as well as they should."""
 
-    got_somewhere: bool
-    """Whether rounds left less than there was."""
+    alone: bool = False
+    """Whether each item was read from its own numbers: then its count is what is seen
+    of it, and its law is for intervals only."""
 
 
 @final
@@ -129,14 +129,16 @@ def pass_messages(
     tuning : JointTuning
         Numbers set by hand.
     """
-    passed = _pass(table, sums, grid, laws, noise_variance, tuning)
-    if passed.got_somewhere:
-        return passed
-    unseen = _unseen(table, sums, grid, laws)
-    before = table.left_over(sums, np.zeros(table.n_items))
-    spread = unseen.summary()[1]
-    explains = _explains(table, before, spread, noise_variance, tuning)
-    return Passed(unseen, passed.n_rounds, explains, False)
+    start = _largest_first(table, sums, np.maximum(table.lengths, 1e-6), tuning)
+    for part in (1.0, 0.5, 0.25):
+        calmer = replace(tuning, damping=part * tuning.damping)
+        passed = _pass(table, sums, grid, laws, start, noise_variance, calmer)
+        if passed is not None:
+            break
+    alone, error = _alone(table, sums, grid, noise_variance, tuning)
+    if passed is None or error < float(passed.channel.summary()[1].mean()):
+        return alone
+    return passed
 
 
 def _explains(
@@ -150,18 +152,6 @@ def _explains(
     left = float(rest @ rest) / table.freedom
     known = float((spread * table.lengths**2).sum()) / table.freedom + noise_variance
     return left <= tuning.unexplained * (known + tuning.smallest_noise**2)
-
-
-def _unseen(
-    table: LinearTable, sums: Reals, grid: CountGrid, laws: CountLaws
-) -> Channel:
-    """What is known where nothing is seen of single items: the mean count, if that."""
-    nothing = np.zeros(table.n_items)
-    total = float(np.clip(table.missing(sums, nothing), 1.0, None))
-    mean = min(total / table.n_items, grid.largest - 0.01)
-    law = laws.at_mean(mean).mean(axis=0)
-    wide = np.full(table.n_items, float(grid.largest) ** 2 * 100)
-    return Channel(grid, law, nothing + mean, wide)
 
 
 def solve(
@@ -183,7 +173,7 @@ def solve(
     sure = np.full(len(counts), tuning.smallest_noise**2)
     flat = np.diff(np.concatenate([[-1.0], grid.tops]))
     whole = np.minimum(np.maximum(np.round(counts), 0.0), float(grid.largest))
-    return Passed(Channel(grid, flat, whole, sure), 0, True, True)
+    return Passed(Channel(grid, flat, whole, sure), 0, True)
 
 
 def _pass(
@@ -191,25 +181,27 @@ def _pass(
     sums: Reals,
     grid: CountGrid,
     laws: CountLaws,
+    start: Reals,
     noise_variance: float,
     tuning: JointTuning,
-) -> Passed:
-    """Rounds with one damping, until they stand still or get nowhere.
+) -> Passed | None:
+    """Rounds with one damping, until they stand still; None if they get lost.
 
     Rounds that do neither go around in a circle: the mean of the last half of them is
     what they circle around.
     """
     lengths = np.maximum(table.lengths, 1e-6)
-    start = _largest_first(table, sums, lengths, tuning)
     state = _State(start, table.left_over(sums, start))
-    begun = max(float(state.rest @ state.rest), 1e-300)
+    whole = table.left_over(sums, np.zeros(table.n_items))
     prior, before, late = None, start, None
     energy = None if start.any() else _energy(table, sums, noise_variance)
     no_prior = np.ones(grid.n_bins)
     still, n_rounds = False, 0
-    most = tuning.lost * begun + _NO_SQUARES
+    most = tuning.lost * float(whole @ whole) + _NO_SQUARES
     while n_rounds < tuning.n_rounds and not still:
         noise = max(float(state.rest @ state.rest) / table.freedom, noise_variance)
+        if n_rounds == 0:
+            noise *= _hidden_by_fit(table, start)
         variance = np.maximum(noise / lengths**2, tuning.smallest_noise**2)
         seen = state.counts + table.pull_back(state.rest) / lengths**2
         seen += table.missing(sums, seen) / table.n_items
@@ -223,14 +215,60 @@ def _pass(
         still = step < tuning.tolerance**2 and n_rounds >= 2 * tuning.refit_every
         before, n_rounds = mean, n_rounds + 1
         state = _next(table, sums, state, mean, spread, lengths, noise, tuning)
-        if float(state.rest @ state.rest) > most:
-            return Passed(channel, n_rounds, False, False)
+        if not float(state.rest @ state.rest) <= most:
+            return None
         if 2 * n_rounds > tuning.n_rounds:
             late = _mean_of(late, channel, n_rounds - tuning.n_rounds // 2)
     if late is not None and not still:
         channel = late
     explains = _explains(table, state.rest, spread, noise_variance, tuning)
-    return Passed(channel, n_rounds, explains, True)
+    return Passed(channel, n_rounds, explains)
+
+
+def _alone(
+    table: LinearTable,
+    sums: Reals,
+    grid: CountGrid,
+    noise_variance: float,
+    tuning: JointTuning,
+) -> tuple[Passed, float]:
+    """Each item by its own numbers, as a Count-Sketch answers, and its square error.
+
+    How far answers are off is read from items that are not there: their numbers are
+    each those of another item. One whose numbers disagree may be off by as much as the
+    two around their median.
+    """
+    rest = table.left_over(sums, np.zeros(table.n_items))
+    looks = table.looks(rest)
+    seen, gaps = _medians(looks)
+    shifts = 1 + np.arange(looks.shape[1]) * (len(looks) // looks.shape[1])
+    absent = np.column_stack([np.roll(looks[:, k], n) for k, n in enumerate(shifts)])
+    errors = np.abs(_medians(absent)[0])
+    noise = (float(np.quantile(errors, 0.95)) / 2) ** 2 + noise_variance
+    variance = np.maximum(gaps, max(noise, tuning.smallest_noise**2))
+    flat = np.diff(np.concatenate([[-1.0], grid.tops]))
+    error = float(np.square(errors).mean()) / 2  # those below 0 are answered by 0
+    return Passed(Channel(grid, flat, seen, variance), 0, False, True), error
+
+
+def _medians(looks: Reals) -> tuple[Reals, Reals]:
+    """Median of each row, and the square of half the way between its neighbours."""
+    looks = np.sort(looks, axis=1)
+    left, right = (looks.shape[1] - 1) // 2, looks.shape[1] // 2
+    middle = (looks[:, left] + looks[:, right]) / 2
+    if left == right:
+        left, right = max(left - 1, 0), min(right + 1, looks.shape[1] - 1)
+    return middle, np.square(looks[:, right] - looks[:, left]) / 4
+
+
+def _hidden_by_fit(table: LinearTable, start: Reals) -> float:
+    """How many times smaller least squares made what is left over than the noise is.
+
+    A fit of k counts to m numbers leaves (m - k) / m of the noise, and an item that had
+    no part in it sees m / (m - k) times the noise.
+    """
+    free = max(table.freedom - int((start > 0).sum()), 1.0)
+    return (table.freedom / free) ** 2
 
 
 def _energy(table: LinearTable, sums: Reals, noise_variance: float) -> Energy:
@@ -299,6 +337,6 @@ def _next(
     part = tuning.damping
     counts = part * mean + (1 - part) * state.counts
     memory = float((spread * lengths**2).sum()) / max(noise, 1e-300) / table.freedom
-    rest = table.left_over(sums, counts) + min(memory, 2.0) * state.rest
+    rest = table.left_over(sums, counts) + memory * state.rest
     rest = part * rest + (1 - part) * state.rest
     return _State(counts, rest)

@@ -7,9 +7,11 @@ import numpy as np
 
 from sketchlearn.decoders.clusters.kmeans import cluster_reading
 from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder
+from sketchlearn.decoders.density.class_mixture import ClassMoments
 from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.errors import TooNoisy
+from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.plans.cells import ClusterCells, MixtureCells
 from sketchlearn.plans.rounds import DensityPlan
 from tuning_cases.base import cases_of
@@ -120,6 +122,29 @@ def cell_mixture_cases(data):
 def mixture_perplexity(mixture, k, sketch, tuning):
     found = CellMixtureDecoder(k, tuning=tuning).decode(sketch).params
     return perplexity(found, mixture)
+
+
+@cases_of("ClassTuning")
+def class_cases(data):
+    del data
+    yield "wrong verdicts on mixtures of classes", wrong_classes
+
+
+def wrong_classes(tuning):
+    """One more than how many features are taken for Gaussian wrongly, or not."""
+    rng, n = np.random.default_rng(0), 20_000
+    rows = rng.normal(size=(n, 8))
+    rows[:, 1] = np.exp(2 * rows[:, 1])
+    for column, share in ((2, 0.02), (3, 0.1), (4, 0.5)):
+        rows[:, column] = rng.random(n) < share
+    label = np.arange(n) % 2
+    rows[:, 5] *= np.where(label, 1.0, 0.02)
+    rows[:, 6] *= np.where(label, 1.0, 0.1)
+    rows[:, 7] = rng.standard_t(4, n)
+    sketches = CompressiveClassifier(method="density").fit(rows, label).sketches_
+    known = ClassMoments.read(list(sketches.values()), np.full(2, 0.5))
+    named = {int(j) for at in known.unlike_gaussians(tuning).values() for j in at}
+    return 1 + len(named ^ {1, 2, 5})
 
 
 @cases_of("FourierTuning")

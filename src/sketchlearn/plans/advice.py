@@ -119,7 +119,7 @@ def outlying_rows(reading: Reading, *, is_blurred: bool = False) -> str | None:
     """Whether rows far out, or wide bounds, hide how the others lie."""
     found = narrow_features(reading)
     if is_blurred and not found:
-        found = wide_features(reading.moments)
+        found = wide_features(reading)
     if not found:
         return None
     cause = "a few rows lie far from all others"

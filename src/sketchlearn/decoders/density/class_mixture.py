@@ -74,6 +74,11 @@ class ClassTuning:
     """Variance of a feature in one class, as a share of that within all: where it was
     less, mixtures lost up to 0.28 on eight of nine training tables."""
 
+    gain: float = 0.02
+    """Accuracy that the linear rule must gain on the largest class, or it leans to it:
+    scores have longer tails than Gaussians. With less, four of 199 tables of heavy
+    tails were told worse than by their largest class; real ones did not mind."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -190,7 +195,9 @@ class ClassMoments:
         }
         return {why: np.flatnonzero(at) for why, at in found.items() if at.any()}
 
-    def linear_rule(self, *, shrinkage: float, seed: int) -> LinearRule:
+    def linear_rule(
+        self, *, shrinkage: float, seed: int, tuning: ClassTuning | None = None
+    ) -> LinearRule:
         """The rule of the shared covariance, or of the priors where it is no better.
 
         Parameters
@@ -199,6 +206,7 @@ class ClassMoments:
             Share of the variances that is added to them; more where rows are few.
         seed : int
             Of the rows that the accuracy is estimated with.
+        tuning : ClassTuning, optional
         """
         priors, center = self.priors, self.priors @ self.means
         away = self.means - center
@@ -217,10 +225,13 @@ class ClassMoments:
         logs = np.log(np.maximum(priors, 1e-300))
         intercept = logs - np.vecdot(coef, unit) / 2
         rule = LinearRule(coef / deviations, intercept, center)
-        return self._cautious(rule, np.random.default_rng([seed, 5]))
+        least = (tuning or ClassTuning()).gain
+        return self._cautious(rule, least, np.random.default_rng([seed, 5]))
 
-    def _cautious(self, rule: LinearRule, rng: np.random.Generator) -> LinearRule:
-        """The rule, leaning to the largest class until it is no worse than that class.
+    def _cautious(
+        self, rule: LinearRule, least: float, rng: np.random.Generator
+    ) -> LinearRule:
+        """The rule, leaning to the largest class until it is better than that class.
 
         Scores of the rows of each class are taken for Gaussian, with the mean and
         covariance that they have.
@@ -235,11 +246,11 @@ class ClassMoments:
             scores.append(rule(one.mean[None]) + drawn)
         largest = np.arange(len(scores)) == self.priors.argmax()
         for lean in _LEANS:
-            told = [
-                ((score + lean * largest).argmax(axis=1) == label).mean()
-                for label, score in enumerate(scores)
-            ]
-            if self.priors @ told >= self.priors.max():
+            named = [(score + lean * largest).argmax(axis=1) for score in scores]
+            told = [(one == label).mean() for label, one in enumerate(named)]
+            others = [1 - largest[one].mean() for one in named]
+            gain = self.priors @ told - self.priors.max()
+            if gain >= min(least, self.priors @ others):
                 return replace(rule, intercept=rule.intercept + lean * largest)
         logs = np.log(np.maximum(self.priors, 1e-300))
         return replace(rule, coef=np.zeros_like(rule.coef), intercept=logs)

@@ -7,7 +7,7 @@ import numpy as np
 
 from sketchlearn.decoders.clusters.inertia import bound_inertia
 from sketchlearn.decoders.clusters.kmeans import Centers, cluster_reading
-from sketchlearn.decoders.clusters.resolution import narrow_features
+from sketchlearn.decoders.clusters.resolution import narrow_features, wide_features
 from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.mixture import Density
 from sketchlearn.decoders.density.reading import Reading, read_sketch
@@ -114,7 +114,9 @@ def inertia_cases(data):
     yield "intervals with cells", partial(interval_loss, cells)
     yield "intervals without cells", partial(interval_loss, without)
     yield "intervals of releases", partial(interval_loss, releases)
+    tails = [Clustered.of(heavy_rows(2000, 4), k, rounds=1) for k in (5, 20)]
     yield "relative error of estimates", partial(estimate_error, cells)
+    yield "relative error of estimates, heavy tails", partial(estimate_error, tails)
     yield "bad centers not told, or good ones", partial(wrong_blurred, cells)
 
 
@@ -136,6 +138,11 @@ def estimate_error(panel, tuning):
 def wrong_blurred(panel, tuning):
     """One more than how often."""
     return 1 + sum(one.bounded(tuning).is_blurred != one.is_bad for one in panel)
+
+
+def heavy_rows(n, d):
+    """Lognormal rows."""
+    return np.exp(2 * np.random.default_rng(0).normal(size=(n, d)))
 
 
 @cases_of("ResolutionTuning")
@@ -162,6 +169,27 @@ def resolution_cases(data):
         for far in (30, 1e3, 1e4)
     ]
     yield "wrong warnings, rounds=2, rows far out", partial(wrong_narrow, panel)
+    panel = [read_sketch(cluster_sketch(one_heavy(w), 3, rounds=1)) for w in WIDTHS]
+    yield "features named that have no heavy tails", partial(wrong_names, panel)
+
+
+WIDTHS = (0.01, 0.25, 1.0, 4.0)
+
+
+def one_heavy(width):
+    """Gaussian features of one width, and two lognormal ones, of one and of that."""
+    rng = np.random.default_rng(0)
+    rows = width * rng.normal(size=(30_000, 6))
+    rows[:, 1:3] = np.exp(rng.normal(size=(30_000, 2)))
+    rows[:, 1:3] *= [1.0, width] / rows[:, 1:3].std(axis=0)
+    return rows
+
+
+def wrong_names(panel, tuning):
+    """One more than how many."""
+    found = [set(wide_features(one, tuning)) for one in panel]
+    heavy = [{1}, {1}, {1, 2}, {2}]  # the other one hardly counts
+    return 1 + sum(len(a ^ b) for a, b in zip(found, heavy, strict=True))
 
 
 def with_far(rows, n_far, far):

@@ -7,9 +7,11 @@ import numpy as np
 
 from sketchlearn.decoders.clusters.kmeans import cluster_reading
 from sketchlearn.decoders.density.cell_mixture import CellMixtureDecoder
+from sketchlearn.decoders.density.class_mixture import ClassMoments
 from sketchlearn.decoders.density.decoder import DensityDecoder
 from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.errors import TooNoisy
+from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.plans.cells import ClusterCells, MixtureCells
 from sketchlearn.plans.rounds import DensityPlan
 from tuning_cases.base import cases_of
@@ -120,6 +122,41 @@ def cell_mixture_cases(data):
 def mixture_perplexity(mixture, k, sketch, tuning):
     found = CellMixtureDecoder(k, tuning=tuning).decode(sketch).params
     return perplexity(found, mixture)
+
+
+@cases_of("ClassTuning")
+def class_cases(data):
+    del data
+    yield "wrong verdicts on mixtures of classes", wrong_classes
+    yield "error of the linear rule, of two near classes", linear_error
+
+
+def linear_error(tuning):
+    """Share of Gaussian rows that are told wrongly, of classes of 0.7 and 0.3."""
+    rng = np.random.default_rng(0)
+    rows, label = rng.normal(size=(8000, 2)), (rng.random(8000) < 0.3).astype(int)
+    rows[:, 0] += 1.5 * label
+    sketches = CompressiveClassifier().fit(rows, label).sketches_
+    known = ClassMoments.read([sketches[0], sketches[1]], np.array([0.7, 0.3]))
+    rule = known.linear_rule(shrinkage=1e-3, seed=0, tuning=tuning)
+    return float((rule(rows).argmax(axis=1) != label).mean())
+
+
+def wrong_classes(tuning):
+    """One more than how many features are taken for Gaussian wrongly, or not."""
+    rng, n = np.random.default_rng(0), 20_000
+    rows = rng.normal(size=(n, 8))
+    rows[:, 1] = np.exp(2 * rows[:, 1])
+    for column, share in ((2, 0.02), (3, 0.1), (4, 0.5)):
+        rows[:, column] = rng.random(n) < share
+    label = np.arange(n) % 2
+    rows[:, 5] *= np.where(label, 1.0, 0.02)
+    rows[:, 6] *= np.where(label, 1.0, 0.1)
+    rows[:, 7] = rng.standard_t(4, n)
+    sketches = CompressiveClassifier(method="density").fit(rows, label).sketches_
+    known = ClassMoments.read(list(sketches.values()), np.full(2, 0.5))
+    named = {int(j) for at in known.unlike_gaussians(tuning).values() for j in at}
+    return 1 + len(named ^ {1, 2, 5})
 
 
 @cases_of("FourierTuning")

@@ -8,13 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sketchlearn import MomentFeatures, sketch_rows
+from sketchlearn.decoders.density.class_mixture import ClassMoments
+from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
+from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.errors import (
     ConvergenceWarning,
     DataPlanWarning,
@@ -25,6 +31,7 @@ from sketchlearn.errors import (
 )
 from sketchlearn.estimators.classifier import CompressiveClassifier
 from sketchlearn.features.cells import CellFeatures
+from sketchlearn.features.scaling import Scaling
 from sketchlearn.testing import release_seeded
 
 RNG = np.random.default_rng(0)
@@ -197,7 +204,8 @@ def test_no_sketch_at_all_is_an_error():
 def test_a_class_that_comes_later_is_planned_even_if_the_first_one_is_constant():
     rng = np.random.default_rng(0)
     rows = np.concatenate([np.zeros((100, 2)), 5 + rng.normal(size=(300, 2))])
-    found = CompressiveClassifier(2).fit(rows, np.repeat([0, 1], [100, 300]))
+    model = CompressiveClassifier(2, method="density")
+    found = model.fit(rows, np.repeat([0, 1], [100, 300]))
     later = rng.normal(size=(300, 2)) - 5
     found.partial_fit(later, np.full(300, 2))
     assert found.score(later, np.full(300, 2)) > 0.98
@@ -265,6 +273,7 @@ def test_a_random_state_with_a_state_plans_the_same_map_every_time():
     [
         {"n_components": 0},
         {"covariance_type": "tied"},
+        {"method": "additive"},
         {"sketch_size": 0},
         {"rounds": 3},
         {"shrinkage": -1.0},
@@ -301,9 +310,9 @@ def test_labels_that_have_no_order_are_refused():
 def test_every_class_is_told_apart_whatever_the_type_of_the_rows(kind, n_classes):
     labels = np.arange(10 * n_classes) % n_classes
     rows = RNG.integers(2, size=(len(labels), 2)).astype(kind)
-    model = CompressiveClassifier(1, sketch_size=60).fit(rows, labels)
-    assert model.classes_.tolist() == list(range(n_classes))
-    other = CompressiveClassifier(1, sketch_size=60).fit(rows.astype(float), labels)
+    model = CompressiveClassifier(1, method="density", sketch_size=60)
+    other = clone(model).fit(rows.astype(float), labels)
+    assert model.fit(rows, labels).classes_.tolist() == list(range(n_classes))
     assert model.sketches_ == other.sketches_
     assert model.predict(rows).tolist() == other.predict(rows).tolist()
 
@@ -323,7 +332,7 @@ def test_standardized_digits_are_told_apart(n_components, seed):
     fit, rest, known, asked = train_test_split(
         rows, classes, random_state=seed, stratify=classes
     )
-    model = CompressiveClassifier(n_components).fit(fit, known)
+    model = CompressiveClassifier(n_components, method="density").fit(fit, known)
     assert model.score(fit, known) > 0.95
     assert model.score(rest, asked) > 0.9
 
@@ -353,12 +362,95 @@ def test_one_row_far_out_is_told_once_whatever_the_number_of_classes():
 def test_one_value_far_out_leaves_the_others_to_be_seen():
     rows = X.copy()
     rows[0, 0] = 1e9
-    with pytest.warns(ConvergenceWarning, match="feature 0 a few rows"):
+    with pytest.warns(ConvergenceWarning, match="in feature 0 a few rows lie"):
         model = CompressiveClassifier(1, sketch_size=100).fit(rows, Y)
     others = [mixture for c, mixture in enumerate(model.mixtures_) if c != Y[0]]
     for label, mixture in zip(np.delete(range(3), Y[0]), others, strict=True):
         exact = X[label == Y].mean(axis=0)
         assert np.allclose(mixture.means_[0], exact, atol=0.01)
+
+
+def one_hot_table(n=6000, n_levels=30):
+    """Two features that tell two classes apart, and rare levels that tell nothing."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n, 2))
+    labels = (rows.sum(axis=1) + 0.5 * rng.normal(size=n) > 0).astype(int)
+    return np.hstack([rows, np.eye(n_levels)[rng.integers(n_levels, size=n)]]), labels
+
+
+@pytest.mark.parametrize("n_components", [1, 2])
+def test_rare_levels_leave_the_classes_to_a_linear_rule(n_components):
+    rows, labels = one_hot_table()
+    linear = LinearDiscriminantAnalysis().fit(rows[:4000], labels[:4000])
+    model = CompressiveClassifier(n_components)
+    told = "in feature 2, 3, 4, 5, 6, 25 more one of two values is rare"
+    with pytest.warns(ConvergenceWarning, match=told):
+        model.fit(rows[:4000], labels[:4000])
+    assert model.method_ == "linear"
+    best = linear.score(rows[4000:], labels[4000:])
+    assert model.score(rows[4000:], labels[4000:]) > best - 0.01
+    chances = model.predict_proba(rows[4000:])
+    assert np.allclose(chances.sum(axis=1), 1.0)
+    theirs = linear.predict_proba(rows[4000:])
+    assert np.abs(chances - theirs).mean() < 0.02
+    assert len(model.mixtures_) == 2
+
+
+def test_one_covariance_for_all_classes_is_linear_discriminant_analysis():
+    model = CompressiveClassifier(method="linear", shrinkage=0.0).fit(X, Y)
+    theirs = LinearDiscriminantAnalysis().fit(X, Y)
+    assert model.method_ == "linear"
+    assert np.allclose(model.predict_proba(X), theirs.predict_proba(X), atol=0.01)
+    far = CompressiveClassifier(method="linear", shrinkage=0.0).fit(X + 1e9, Y)
+    assert (far.predict(X + 1e9) == model.predict(X)).mean() > 0.999
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_rows_are_told_apart_worse_than_by_the_largest_class(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.exp(2 * rng.normal(size=(2000, 6)))
+    rows[:, 3:] = rng.random((2000, 3)) < 0.02
+    labels = (rows[:, 0] * rng.exponential(size=2000) > 40 / (1 + seed)).astype(int)
+    rows[labels == 1] *= 1 + seed
+    with pytest.warns(ConvergenceWarning, match="would mislead"):
+        model = CompressiveClassifier(1 + seed % 2).fit(rows, labels)
+    assert model.score(rows, labels) > 1 - labels.mean() - 0.005
+
+
+def test_a_rule_that_would_be_worse_leans_to_the_largest_class():
+    means = [np.array([0.0]), np.array([1.0])]
+    wide = [DenseCovariance(np.eye(1) * value) for value in (100.0, 1e-4)]
+    classes = tuple(
+        Moments(100.0, mean, one, np.zeros(1), 1)
+        for mean, one in zip(means, wide, strict=True)
+    )
+    for share in (0.5, 0.8, 0.99):
+        priors = np.array([share, 1 - share])
+        known = ClassMoments(classes, priors, Scaling.identity(1), np.zeros(1))
+        rule = known.linear_rule(shrinkage=1e-3, seed=0)
+        rows = 10 * np.random.default_rng(0).normal(size=(4000, 1))
+        right = (rule(rows).argmax(axis=1) == 0).mean()
+        told = share * right + (1 - share) * (rule(np.ones((1, 1))).argmax() == 1)
+        assert told > max(share, 1 - share) - 0.01
+
+
+def test_what_was_released_or_merged_chooses_as_what_was_fitted():
+    rows, labels = one_hot_table(n_levels=25)
+    model = CompressiveClassifier(
+        1, bounds=([-8.0] * 2 + [0.0] * 25, [8.0] * 2 + [1.0] * 25)
+    )
+    sketches = {
+        c: sketch_rows(rows[labels == c], model.plan(27), progress=False)
+        for c in (0, 1)
+    }
+    released = {
+        c: release_seeded(one, c, epsilon=50.0, delta=1e-6)
+        for c, one in sketches.items()
+    }
+    for known in (sketches, released):
+        with pytest.warns(ConvergenceWarning, match="one of two values is rare"):
+            assert model.fit_sketches(known).method_ == "linear"
+        assert model.score(rows, labels) > 0.85
 
 
 def test_a_class_of_noise_is_named():

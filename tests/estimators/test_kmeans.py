@@ -372,6 +372,22 @@ def test_the_inertia_lies_in_its_interval(rounds, k):
             assert km.inertia_ == pytest.approx(-km.score(rows), rel=0.15)
 
 
+@pytest.mark.parametrize("k", [2, 10])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_the_inertia_of_heavy_tails_lies_in_its_interval_and_is_not_far_below(
+    rounds, k
+):
+    for seed in range(2):
+        rows = np.exp(2 * np.random.default_rng(seed).normal(size=(2000, 4)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            km = CompressiveKMeans(k, sketch_size=500, rounds=rounds).fit(rows)
+        low, high = km.inertia_interval_
+        assert low <= -km.score(rows) <= high * (1 + 1e-9)
+        assert low <= km.inertia_ <= high
+        assert km.inertia_ > -0.4 * km.score(rows)
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     arrays(np.int8, (30, 2)),

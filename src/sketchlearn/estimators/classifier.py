@@ -1,4 +1,4 @@
-"""Classification by one density per class, each from a sketch of its own."""
+"""Classification by a density per class, or linearly, from one sketch per class."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.density.class_mixture import class_decoder
+from sketchlearn.decoders.density.class_mixture import ClassMoments, class_decoder
 from sketchlearn.decoders.density.components import (
     pool_classes,
     rounding_steps,
 )
 from sketchlearn.errors import TooNoisy
 from sketchlearn.estimators.class_sketches import classes_of
+from sketchlearn.estimators.density import warn_all
 from sketchlearn.estimators.inputs import rows_in_memory
 from sketchlearn.estimators.mixture import CompressiveGaussianMixture, CovarianceType
 from sketchlearn.estimators.parameters import (
@@ -35,6 +36,7 @@ from sketchlearn.estimators.parameters import (
 )
 from sketchlearn.estimators.per_class import AbstractPerClassEstimator
 from sketchlearn.features.base import AbstractFeatureMap
+from sketchlearn.plans.advice import misled_mixtures
 from sketchlearn.plans.cells import MixtureCells
 from sketchlearn.plans.classes import plan_second_rounds
 from sketchlearn.plans.scaling import extremes_of
@@ -56,10 +58,19 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
     two rounds, every class has a feature map of its own: the moments of its first
     round place the cells of its second.
 
+    Mixtures of Gaussians mislead where features are nothing like Gaussians: rare levels
+    of one-hot columns, rows far from all others, columns that are constant in a class.
+    The sketches show it, and then classes are told apart by a linear rule with one
+    covariance for all of them (linear discriminant analysis), from the same sketches.
+    By the moments in them, it is never worse than naming the largest class.
+
     Parameters
     ----------
     n_components : int
         Components per class; fewer where a class has few rows.
+    method : {"auto", "density", "linear"}
+        What tells classes apart: mixtures, the linear rule, or with "auto" mixtures
+        where no feature speaks against them, and a warning otherwise.
     covariance_type : {"full", "diag"}
         Covariances of the components.
     sketch_size : int or "auto"
@@ -72,7 +83,8 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
         Declared range of the features; without it, read from the rows of ``fit``.
     shrinkage : float
         Share of every feature's pooled variance added to the covariances of each
-        class: small classes and constant features stay sane.
+        class, and to the one that they share: small classes and constant features
+        stay sane.
     random_state : int
         Seed of the sketches and of the search. None is 0.
 
@@ -80,8 +92,13 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
     ----------
     classes_ : array of shape (n_classes,)
     class_prior_ : array of shape (n_classes,)
+    method_ : {"density", "linear"}
+        What tells classes apart.
     mixtures_ : list of CompressiveGaussianMixture
-        One per class, in the order of ``classes_``.
+        One per class, in the order of ``classes_``, whatever tells them apart.
+    linear_ : LinearRule
+        Its ``coef``, of shape (n_classes, n_features_in_), and ``intercept`` at the
+        ``center`` of the rows.
     sketches_ : dict
         All that is kept of the data: one sketch for each class.
     n_features_in_ : int
@@ -98,6 +115,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
 
     _parameter_constraints: Constraints = {
         "n_components": [AT_LEAST_ONE],
+        "method": one_of("auto", "density", "linear"),
         "covariance_type": one_of("full", "diag"),
         "sketch_size": SKETCH_SIZE,
         "rounds": ROUNDS,
@@ -110,6 +128,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
         self,
         n_components: int = 1,
         *,
+        method: Literal["auto", "density", "linear"] = "auto",
         covariance_type: CovarianceType = "full",
         sketch_size: int | Literal["auto"] = "auto",
         rounds: int | None = None,
@@ -118,6 +137,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
+        self.method = method
         self.covariance_type = covariance_type
         self.sketch_size = sketch_size
         self.rounds = rounds
@@ -194,6 +214,7 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
             self.classes_, self.class_prior_ = classes, counts / counts.sum()
             self.mixtures_ = self._pooled(mixtures)
             self.n_features_in_ = mixtures[0].n_features_in_
+            self._choose([sketches[c] for c in classes.tolist()])
             self.sketches_ = dict(sketches)
         return self
 
@@ -213,6 +234,19 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = False
         return tags
+
+    def _choose(self, sketches: list[Sketch | PrivateSketch]) -> None:
+        """Set what tells classes apart, and say so where mixtures would mislead."""
+        moments = ClassMoments.read(sketches, self.class_prior_)
+        self.linear_ = moments.linear_rule(
+            shrinkage=self.shrinkage, seed=seed_of(self.random_state)
+        )
+        self.method_ = self.method
+        if self.method == "auto":
+            faults = moments.unlike_gaussians()
+            names = getattr(self, "feature_names_in_", sketches[0].columns)
+            warn_all([misled_mixtures(faults, names)], stacklevel=5)
+            self.method_ = "linear" if faults else "density"
 
     @override
     def _plan(self, rows: NDArray[np.floating]) -> AbstractFeatureMap:
@@ -291,6 +325,8 @@ class CompressiveClassifier(ClassifierMixin, AbstractPerClassEstimator):
     def _log_joint(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "sketches_")
         rows = rows_in_memory(self, X, allow_sparse=False)
+        if self.method_ == "linear":
+            return self.linear_(rows)
         columns = [mixture.score_samples(rows) for mixture in self.mixtures_]
         priors = np.log(np.maximum(self.class_prior_, 1e-300))
         return np.asarray(np.stack(columns, axis=1) + priors)

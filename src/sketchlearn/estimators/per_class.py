@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
-from sketchlearn.decoders.density.reading import read_sketch
 from sketchlearn.errors import FeatureMapError
 from sketchlearn.estimators.base import AbstractSketchEstimator
 from sketchlearn.estimators.class_sketches import (
@@ -23,10 +22,8 @@ from sketchlearn.estimators.class_sketches import (
     refuse_forgetting,
     rest_of_sketches,
 )
-from sketchlearn.estimators.density import warn_all
 from sketchlearn.estimators.labelled_rows import open_labelled
 from sketchlearn.features.base import AbstractFeatureMap
-from sketchlearn.plans.advice import outlying_classes
 from sketchlearn.plans.classes import first_round_of
 from sketchlearn.plans.scaling import warn_of_plan
 from sketchlearn.privacy.released import PrivateSketch
@@ -162,11 +159,6 @@ class AbstractPerClassEstimator(AbstractSketchEstimator):
             extremes = None if declared else rows.extremes()
             start = self._first_map(extremes, 1 + twice)
         sketches = rows.sketches(start)
-        if not known:
-            whole = sum(sketches.values())
-            assert isinstance(whole, Sketch)
-            names = getattr(self, "feature_names_in_", None)
-            warn_all([outlying_classes(read_sketch(whole), names)], stacklevel=4)
         if not twice:
             return sketches
         maps = self._second_maps({**known, **sketches}, extremes)

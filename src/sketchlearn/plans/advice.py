@@ -5,7 +5,7 @@ Each function gives a sentence, or None where there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -31,11 +31,14 @@ __all__ = [
     "AdviceTuning",
     "cluster_advice",
     "hidden_features",
+    "misled_mixtures",
     "noisy_density",
     "noisy_variances",
-    "outlying_classes",
     "outlying_rows",
 ]
+
+_LISTED = 5
+"""Features named in a sentence."""
 
 _LESS_NOISE = (
     "Release more rows or with a larger epsilon, fewer numbers (a smaller "
@@ -116,7 +119,7 @@ def outlying_rows(reading: Reading, *, is_blurred: bool = False) -> str | None:
     """Whether rows far out, or wide bounds, hide how the others lie."""
     found = narrow_features(reading)
     if is_blurred and not found:
-        found = wide_features(reading.moments)
+        found = wide_features(reading)
     if not found:
         return None
     cause = "a few rows lie far from all others"
@@ -132,15 +135,26 @@ def outlying_rows(reading: Reading, *, is_blurred: bool = False) -> str | None:
     )
 
 
-def outlying_classes(reading: Reading, names: Sequence[str] | None) -> str | None:
-    """Whether a few rows far out make up the variances of their class."""
-    found = narrow_features(reading)
-    if not found:
+def misled_mixtures(
+    faults: Mapping[str, NDArray[np.intp]], names: Sequence[str] | None
+) -> str | None:
+    """Whether features are so unlike Gaussians that mixtures of classes mislead.
+
+    Parameters
+    ----------
+    faults : mapping
+        From what features are like to their numbers.
+    names : sequence of str, optional
+        Of all features.
+    """
+    if not faults:
         return None
+    told = [f"in feature {_listed(at, names)} {why}" for why, at in faults.items()]
     return (
-        f"in feature {_listed(found, names)} a few rows lie far from all others: the "
-        "variances of their class are those of these rows, and the result may be far "
-        "from the best. Leave such rows out, clip them, or transform the feature."
+        f"Gaussian mixtures of the classes would mislead: {', '.join(told)}. Classes "
+        "are told apart by a linear rule with one covariance instead, as "
+        "method='linear' asks for. Transform such features or leave them out, or "
+        "insist on mixtures with method='density'."
     )
 
 
@@ -225,5 +239,8 @@ def hidden_features(
     )
 
 
-def _listed(features: Sequence[int], names: Sequence[str] | None) -> str:
-    return ", ".join(str(j if names is None else repr(names[j])) for j in features)
+def _listed(features: Iterable[int], names: Sequence[str] | None) -> str:
+    """The first features by name or number, and how many more there are."""
+    named = [str(j if names is None else repr(str(names[j]))) for j in features]
+    more = [f"{len(named) - _LISTED} more"] if len(named) > _LISTED else []
+    return ", ".join(named[:_LISTED] + more)

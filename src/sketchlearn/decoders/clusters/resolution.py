@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sketchlearn.decoders.density.reading import Reading
-from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.scaling import Scaling
 
 __all__ = [
@@ -53,6 +51,15 @@ class ResolutionTuning:
     """Share of the variance that such cells leave all others, at most, if these lie in
     what rounding leaves of the moments."""
 
+    least_variance: float = 0.1
+    """Variance of a feature that is named, of the largest: distances hardly depend on
+    others."""
+
+    apart: float = 2.5
+    """Of ranges read from rows, in deviations of their features: how many times less
+    than the farthest others reach that are named. Planned ranges are up to twice those
+    of the rows; of lognormal rows they reach three times as far as of Gaussian ones."""
+
 
 def narrow_features(
     reading: Reading, tuning: ResolutionTuning | None = None
@@ -63,17 +70,17 @@ def narrow_features(
     """
     tuning, moments = tuning or ResolutionTuning(), reading.moments
     if hides_rows(reading, tuning):
-        return wide_features(moments)
+        return wide_features(reading, tuning)
     part = reading.moment_map
     is_declared = part.origin == "declared"
     least = tuning.narrow_declared if is_declared else tuning.narrow_data
     if reading.cells is not None:
         least = 0.0 if is_declared else tuning.narrow_cells
-    variances, ratios = _ratios(moments, part.scaling)
-    narrow = ratios < least
+    variances = np.maximum(moments.structure.variances, 0.0)
+    narrow = np.sqrt(variances) * _scaling(reading).factor < least
     if variances[narrow].sum() <= variances.sum() / 2:
         return []
-    return [j for j in wide_features(moments) if narrow[j]]
+    return [j for j in wide_features(reading, tuning) if narrow[j]]
 
 
 def hides_rows(reading: Reading, tuning: ResolutionTuning | None = None) -> bool:
@@ -105,8 +112,7 @@ def noise_share(reading: Reading) -> float:
     """
     if not reading.noise:
         return 0.0
-    part, structure = reading.moment_map, reading.moments.structure
-    scaling = part.scaling or Scaling.identity(part.n_features)
+    structure, scaling = reading.moments.structure, _scaling(reading)
     noise = reading.noise * scaling.factor**-2.0
     total = max(float(structure.variances.sum()), 1e-300)
     largest = max(float(structure.largest(1)[0][0]), 1e-300)
@@ -114,15 +120,21 @@ def noise_share(reading: Reading) -> float:
     return float(min(noise.sum() / total, 2 * np.sqrt(noise @ noise) / largest))
 
 
-def wide_features(moments: Moments) -> list[int]:
-    """At most three features with most of the variance."""
-    return [int(j) for j in np.argsort(-moments.structure.variances)[:3]]
+def wide_features(
+    reading: Reading, tuning: ResolutionTuning | None = None
+) -> list[int]:
+    """Features of much variance whose range reaches farthest, most variance first."""
+    tuning, scaling = tuning or ResolutionTuning(), _scaling(reading)
+    variances = np.maximum(reading.moments.structure.variances, 0.0)
+    wide = variances > tuning.least_variance * variances.max()
+    deviations = np.sqrt(np.where(wide, variances, 1.0)) * scaling.factor
+    center = np.abs(reading.moments.mean - scaling.shift) * scaling.factor
+    reach = np.where(wide, (1 + center) / deviations, 0.0)
+    if reading.moment_map.origin == "data":  # declared ones may all be too wide
+        wide &= tuning.apart * reach > reach.max()
+    return [int(j) for j in np.argsort(-variances, kind="stable") if wide[j]]
 
 
-def _ratios(
-    moments: Moments, scaling: Scaling | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances, and deviations in units of half the planned range."""
-    variances = np.maximum(moments.structure.variances, 0.0)
-    factor = (scaling or Scaling.identity(len(variances))).factor
-    return variances, np.sqrt(variances) * factor
+def _scaling(reading: Reading) -> Scaling:
+    part = reading.moment_map
+    return part.scaling or Scaling.identity(part.n_features)

@@ -19,6 +19,7 @@ from sketchlearn.features.scaling import Scaling
 __all__ = [
     "NARROWEST",
     "Components",
+    "least_deviations",
     "pool_classes",
     "pooled_deviations",
     "rounding_steps",
@@ -134,7 +135,7 @@ def pool_classes(
     for prior, mean, one in zip(priors, means, classes, strict=True):
         pooled += prior * (one.weights @ (one.variances + (one.means - mean) ** 2))
         squares += prior * (one.weights @ (one.means - center) ** 2)
-    floor = (_STEPS * steps) ** 2
+    floor = least_deviations(steps) ** 2
     # A spread between the classes only, or none at all, which tells nothing.
     told = np.where(pooled <= _CONSTANT * squares, NARROWEST * squares, 0.0)
     still = pooled + squares <= steps**2
@@ -154,6 +155,11 @@ def pooled_deviations(classes: Sequence[Moments]) -> NDArray[np.float64]:
     shares = counts / counts.sum()
     away = means - shares @ means
     return np.asarray(np.sqrt(np.maximum(shares @ (variances + away**2), 0.0)))
+
+
+def least_deviations(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Least deviation of a class, from what rows of each feature were rounded to."""
+    return _STEPS * steps
 
 
 def rounding_steps(

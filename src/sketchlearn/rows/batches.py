@@ -35,11 +35,8 @@ __all__ = ["Batches", "RowIndex", "require_width"]
 
 _BATCH_NUMBERS = 2**22
 
-_PART_NUMBERS = 2**19
-"""Numbers that a thread is given at once, if there are as many."""
-
-_MOST_NUMBERS = 2**27
-"""And at most so many, however wide the rows are: a gigabyte."""
+_PART_NUMBERS, _MOST_NUMBERS = 2**19, 2**27
+"""Numbers that a thread is given at once, if there are as many; and at most."""
 
 FEWEST_ROWS = 2048
 """Rows that a thread is given in any case, if there are as many."""

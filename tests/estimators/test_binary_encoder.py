@@ -116,3 +116,9 @@ def test_other_columns_are_named_and_not_blamed_for_their_type():
         sl.BinaryEncoder(categories={"city": "Rome"}).fit(frame)
     with pytest.raises(RowsError, match="takes rows in memory"):
         sl.BinaryEncoder().fit("rows.parquet")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "x", [0.3, 0.6], None])
+def test_a_threshold_is_one_finite_number(value):
+    with pytest.raises(RowsError, match="one finite number"):
+        sl.BinaryEncoder(thresholds={0: value}).fit(np.eye(3))

@@ -83,3 +83,15 @@ def test_a_description_gives_the_scaling_back():
     assert np.array_equal(again.shift, scaling.shift)
     assert np.array_equal(again.factor, scaling.factor)
     assert again.origin == "declared"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Scaling.from_bounds(0, 1, n_features=10**12),
+        lambda: Scaling.identity(10**12),
+    ],
+)
+def test_more_features_than_rows_have_are_refused_before_they_are_written_out(make):
+    with pytest.raises(FeatureMapError, match="at most 16777216"):
+        make()

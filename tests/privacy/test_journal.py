@@ -552,3 +552,11 @@ def test_what_a_full_disk_left_is_taken_away_at_once(path, book, monkeypatch):
     assert path.read_bytes() == before
     book.charge(charge(name="after"))
     assert names(path) == ["after"]
+
+
+def test_a_ledger_that_was_moved_without_its_witness_is_not_begun_anew(path):
+    Ledger(path, **CAPS)
+    path.unlink()
+    with pytest.raises(LedgerError, match="witness is there"):
+        Ledger(path, **CAPS)
+    assert not path.exists()

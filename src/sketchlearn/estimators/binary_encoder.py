@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from sketchlearn.errors import RowsError
+from sketchlearn.errors import RowsError, quote
 from sketchlearn.estimators.inputs import learned_output, validated, with_text_names
 from sketchlearn.estimators.parameters import (
     AT_LEAST_ONE,
@@ -216,7 +216,7 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
         if self.thresholds is None:
             return rules
         if not isinstance(self.thresholds, Mapping):
-            same = BinaryRule(threshold=float(self.thresholds))
+            same = _threshold_rule(self.thresholds, "all columns")
             return {i: rules.get(i, same) for i in range(self.n_features_in_)}
         for column, value in self.thresholds.items():
             number = self._position("thresholds", column)
@@ -225,7 +225,7 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
                     f"column {column!r} has declared categories and a declared "
                     "threshold; declare one of them."
                 )
-            rules[number] = BinaryRule(threshold=float(value))
+            rules[number] = _threshold_rule(value, f"column {column!r}")
         return rules
 
     def _position(self, parameter: str, column: str | int) -> int:
@@ -238,3 +238,13 @@ class BinaryEncoder(TransformerMixin, BaseEstimator):
                 f"to {self.n_features_in_ - 1}."
             )
         return names.index(column)
+
+
+def _threshold_rule(value: Any, where: str) -> BinaryRule:
+    """The rule of a declared threshold, which is one finite number."""
+    if not isinstance(value, Real) or not np.isfinite(float(value)):
+        raise RowsError(
+            f"the threshold of {where} must be one finite number; got "
+            f"{quote(value)} of type {type(value).__name__}."
+        )
+    return BinaryRule(threshold=float(value))

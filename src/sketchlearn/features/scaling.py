@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchlearn.errors import FeatureMapError
+from sketchlearn.rows.pieces import WIDEST
 
 __all__ = ["Origin", "Scaling"]
 __public__ = ["Scaling"]
@@ -81,6 +82,7 @@ class Scaling:
     @staticmethod
     def identity(n_features: int) -> Scaling:
         """Leave every column as it is."""
+        _require_possible(n_features)
         return Scaling(np.zeros(n_features), np.ones(n_features))
 
     @staticmethod
@@ -108,6 +110,7 @@ class Scaling:
         """
         ends = _numbers(low), _numbers(high)
         size = n_features if n_features is not None else max(end.size for end in ends)
+        _require_possible(size)
         try:
             lower, upper = (np.broadcast_to(end, (size,)) for end in ends)
         except ValueError as error:
@@ -161,3 +164,12 @@ def _numbers(bound: ArrayLike) -> NDArray[np.float64]:
             f"feature; got {type(bound).__name__}."
         )
     return found.astype(np.float64)
+
+
+def _require_possible(n_features: int) -> None:
+    """Refuse more features than rows can have, before there is a number for each."""
+    if n_features > WIDEST:
+        raise FeatureMapError(
+            f"rows of {n_features} features are planned for, and rows have at most "
+            f"{WIDEST}. Select columns, or sketch items with sketch_items."
+        )

@@ -98,12 +98,13 @@ class AuditReport:
 
     def __str__(self) -> str:
         verdict = "no violation found" if self.passed else "PROMISE BROKEN"
+        shown = max(self.epsilon_any, self.epsilon_gaussian) > 0
+        by = f", by the {self.statistic}" if shown else ""
         return (
             f"{verdict}: promised epsilon={self.epsilon:g} at delta={self.delta:g}; "
             f"lower bounds from {self.n_releases:,} releases of each dataset: "
             f"{self.epsilon_any:.2f} (any noise), {self.epsilon_gaussian:.2f} "
-            f"(Gaussian noise), by the {self.statistic}"
-            + "".join(f"\n  {check}" for check in self.checks)
+            f"(Gaussian noise){by}" + "".join(f"\n  {check}" for check in self.checks)
         )
 
 

@@ -82,6 +82,11 @@ class FileBook(AbstractBook):
     @classmethod
     def create(cls, path: Path, terms: Terms) -> FileBook:
         """A file with these terms: a new one, or one that has them already."""
+        if witness_path(path).exists() and not path.exists():
+            raise LedgerError(
+                f"there is no ledger {str(path)!r}, and its witness is there. Put "
+                "the file back from where it was moved, or choose another name."
+            )
         with locked(path, create=True) as descriptor:
             lines, seen = read(descriptor, path, Seen())
             if lines:

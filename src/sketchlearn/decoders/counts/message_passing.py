@@ -238,9 +238,14 @@ def _alone(
     each those of another item. One whose numbers disagree may be off by as much as the
     two around their median.
     """
-    rest = table.left_over(sums, np.zeros(table.n_items))
-    looks = table.looks(rest)
+    nothing, mean = np.zeros(table.n_items), 0.0
+    if len(table.plain) and not table.plain.all():
+        looks = table.looks(sums)  # signs leave no common part
+    else:
+        looks = table.looks(table.left_over(sums, nothing))
+        mean = table.missing(sums, nothing) / table.n_items
     seen, gaps = _medians(looks)
+    seen = seen + mean
     shifts = 1 + np.arange(looks.shape[1]) * (len(looks) // looks.shape[1])
     absent = np.column_stack([np.roll(looks[:, k], n) for k, n in enumerate(shifts)])
     errors = np.abs(_medians(absent)[0])

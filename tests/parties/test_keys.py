@@ -63,7 +63,7 @@ def test_a_key_is_32_secret_bytes(secret):
 
 
 def test_a_saved_key_comes_back_and_is_its_owners_alone(tmp_path):
-    ALICE.save(tmp_path / "alice.key")
+    PartyKey(ALICE.secret).save(tmp_path / "alice.key")
     assert PartyKey.load(tmp_path / "alice.key").secret == ALICE.secret
     assert (tmp_path / "alice.key").stat().st_mode & 0o777 == 0o600
 
@@ -71,7 +71,7 @@ def test_a_saved_key_comes_back_and_is_its_owners_alone(tmp_path):
 @pytest.mark.parametrize("change", [b"", b" ", b"x", b"\n"])
 def test_a_damaged_key_is_refused(tmp_path, change):
     path = tmp_path / "alice.key"
-    ALICE.save(path)
+    PartyKey(ALICE.secret).save(path)
     path.write_bytes(path.read_bytes()[: -1 if change == b"" else None] + change)
     with pytest.raises(SketchFileError, match="not the key of a party") as caught:
         PartyKey.load(path)
@@ -137,3 +137,24 @@ def test_without_cryptography_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"sketchlearn\[secure\]"):
         _ = PartyKey.generate().public
+
+
+def test_a_key_that_is_saved_anew_keeps_the_sessions_of_the_file_it_came_from(tmp_path):
+    PartyKey.generate().save(tmp_path / "a.key")
+    with PartyKey.load(tmp_path / "a.key").once("5" * 32):
+        pass
+    keys._USED.clear()  # another process
+    PartyKey.load(tmp_path / "a.key").save(tmp_path / "b.key")
+    with (
+        pytest.raises(SessionError, match="contributed to this session before"),
+        PartyKey.load(tmp_path / "b.key").once("5" * 32),
+    ):
+        pass
+
+
+def test_the_file_of_another_key_is_not_replaced(tmp_path):
+    other = PartyKey.generate()
+    other.save(tmp_path / "a.key")
+    with pytest.raises(SessionError, match="another key"):
+        PartyKey.generate().save(tmp_path / "a.key")
+    assert PartyKey.load(tmp_path / "a.key").secret == other.secret

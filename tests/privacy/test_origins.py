@@ -8,7 +8,12 @@ from sklearn.pipeline import make_pipeline
 
 import sketchlearn as sl
 from sketchlearn.decoders.counts.linear import principal_table
-from sketchlearn.errors import DataPlanWarning, FeatureMapError, PrivacyError
+from sketchlearn.errors import (
+    DataPlanWarning,
+    FeatureMapError,
+    FeatureMapMismatch,
+    PrivacyError,
+)
 from sketchlearn.estimators import base, inputs
 from sketchlearn.features.build import build_map
 from sketchlearn.features.identity import AbstractIdentified
@@ -257,3 +262,15 @@ DROPPED = {
 def test_an_origin_that_is_dropped_is_noticed(where, monkeypatch):
     monkeypatch.setattr(*DROPPED[where])
     assert not is_refused(READ["encoder"])
+
+
+def test_rows_of_learned_columns_in_a_list_are_learned():
+    marked = learned(np.eye(3))
+    assert is_learned(list(marked))
+    assert not is_learned(list(np.eye(3)))
+
+
+def test_sketches_of_learned_and_of_plain_columns_say_what_to_do():
+    phi = sl.MomentFeatures(3, order="mean")
+    with pytest.raises(FeatureMapMismatch, match="np.asarray"):
+        sl.sketch_rows(np.eye(3), phi) + sl.sketch_rows(learned(np.eye(3)), phi)

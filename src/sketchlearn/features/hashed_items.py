@@ -108,7 +108,7 @@ class AbstractHashFeatures(AbstractItemMap):
         m = given["width"] * depth
         if d == OPEN_VOCABULARY:
             return Cost(d, m, 6 * m + 12 * depth, 10 * m + 8 * LOOP * depth)
-        numbers = 12 * depth * d + 4 * d + 6 * m
+        numbers = 6 * depth * d + 4 * d + 6 * m
         return Cost(d, m, numbers, 100 * depth * d + 10 * m + 8 * LOOP * depth)
 
     def row_norm(self, row_items: int) -> float:

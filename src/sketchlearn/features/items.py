@@ -23,7 +23,7 @@ from sketchlearn.features.arguments import require_bound
 from sketchlearn.features.base import AbstractFeatureMap, require_in_range
 from sketchlearn.features.lattice import RowLattice
 from sketchlearn.rows.items import ItemRows, Keys
-from sketchlearn.rows.keys import SIPHASH, SUMS, KeyRecipe
+from sketchlearn.rows.keys import SUMS, KeyRecipe
 
 __all__ = [
     "OPEN_VOCABULARY",
@@ -48,7 +48,7 @@ class AbstractItemMap(AbstractFeatureMap):
     row_items: int | None = None
     """No row holds more items than this, those it holds twice counted twice."""
 
-    recipe: KeyRecipe = SIPHASH
+    recipe: KeyRecipe = SUMS
     """How items become the keys that the map hashes."""
 
     @property

@@ -114,8 +114,14 @@ class FeatureSpec:
             )
         difference = self.first_difference(other)
         if difference is not None:
+            advice = "with the same map: same kind, sizes, scaling and seed."
+            if "columns_origin" in difference:
+                advice = (
+                    "from columns of one origin: here those of one side are known to "
+                    "be learned from rows. Give that side np.asarray(rows)."
+                )
             raise FeatureMapMismatch(
                 f"cannot {verb}: left map {self.fingerprint[:6]}.., right map "
                 f"{other.fingerprint[:6]}.. (first difference: {difference}). Sketch "
-                "both datasets with the same map: same kind, sizes, scaling and seed."
+                f"both datasets {advice}"
             )

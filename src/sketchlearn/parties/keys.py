@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, final
@@ -118,11 +118,11 @@ class PartyKey:
         """
         name = os.path.realpath(path_text(path))
         sessions = {session for session, public in _USED if public == self._name}
-        if os.path.exists(name):
-            with suppress(SketchFileError):
-                secret, before = _read_key(name)
-                sessions |= before if secret == self.secret else set()
-        write_file(name, _key_text(self.secret, sessions))
+        files = {*self._files, name} if os.path.exists(name) else self._files
+        with ExitStack() as held:
+            for one in sorted(files):
+                sessions |= held.enter_context(self._locked(one))
+            write_file(name, _key_text(self.secret, sessions))
         self._files.add(name)
 
     @classmethod
@@ -151,7 +151,7 @@ class PartyKey:
         try:
             with ExitStack() as held:
                 texts = {
-                    name: held.enter_context(self._locked(name, session_id))
+                    name: self._with_session(held, name, session_id)
                     for name in sorted(self._files)
                 }
                 yield
@@ -162,9 +162,16 @@ class PartyKey:
                 _USED.discard(mine)
             raise
 
+    def _with_session(self, held: ExitStack, name: str, session_id: str) -> bytes:
+        """What will be in a file of this key, which is held, with one session more."""
+        sessions = held.enter_context(self._locked(name))
+        if session_id in sessions:
+            raise _used()
+        return _key_text(self.secret, {*sessions, session_id})
+
     @contextmanager
-    def _locked(self, name: str, session_id: str) -> Iterator[bytes]:
-        """Hold a file of this key; what will be in it with one session more."""
+    def _locked(self, name: str) -> Iterator[set[str]]:
+        """Hold a file of this key; the sessions it knows."""
         try:
             descriptor = lock_file(name)
         except OSError as error:
@@ -181,9 +188,7 @@ class PartyKey:
                     f"the key file {name!r} holds another key by now. Nothing was made "
                     "or spent. Load the key from where it is."
                 )
-            if session_id in sessions:
-                raise _used()
-            yield _key_text(secret, {*sessions, session_id})
+            yield sessions
 
     @cached_property
     def _name(self) -> bytes:
@@ -216,6 +221,16 @@ _USED: set[tuple[str, bytes]] = set()
 """Sessions and keys of the shares that this process has made."""
 
 _USED_LOCK = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """Give a forked process a lock that no thread of another one holds."""
+    global _USED_LOCK
+    _USED_LOCK = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _used() -> SessionError:

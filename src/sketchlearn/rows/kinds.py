@@ -210,6 +210,8 @@ def is_learned(data: Any) -> bool:
     """Whether the columns of an input are known to be learned from rows."""
     if isinstance(data, np.ndarray):
         return isinstance(data, LearnedArray)
+    if isinstance(data, list | tuple):
+        return any(isinstance(row, LearnedArray) for row in data)
     kind = kind_of(data)
     if kind is RowsKind.PANDAS:
         return _LEARNED_MARK in data.attrs

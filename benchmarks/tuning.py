@@ -27,7 +27,7 @@ import tuning_cases
 from tuning_cases.base import BUILDERS, Case
 
 from sketchlearn import decoders, plans
-from sketchlearn.errors import SketchlearnError
+from sketchlearn.errors import ConfigError, SketchlearnError
 
 NOTICED = 0.01
 """Relative change of a figure that counts."""
@@ -70,7 +70,8 @@ def cases_for(name: str, data: Path | None = None) -> list[Case]:
 
 def moves(value: Any) -> dict[str, Any]:
     """Other values of a field, by what was done to it; tuples are moved as a whole."""
-    first = value[0] if isinstance(value, tuple) else value
+    members = value if isinstance(value, tuple) else (value,)
+    first = next((each for each in members if each != 0), 0)
     if isinstance(first, bool | str) or first is None or first == 0:
         return {}
     factors = {"x10": 10.0, "/10": 0.1}
@@ -99,13 +100,16 @@ def figure_of(case: Case, tuning: Any) -> float:
 
 
 def measure(cls: type, cases: list[Case]) -> Iterator[Measured]:
-    """Every field of a tuning moved, by all cases."""
+    """Every field of a tuning moved, by all cases; not to values that it refuses."""
     default = cls()
     before = [figure_of(case, default) for case in cases]
     for field in fields(cls):
         value, ratios = getattr(default, field.name), {}
         for label, other in moves(value).items():
-            tuning = replace(default, **{field.name: other})
+            try:
+                tuning = replace(default, **{field.name: other})
+            except ConfigError:
+                continue
             after = [figure_of(case, tuning) for case in cases]
             ratios[label] = [
                 1.0 if new == old else new / max(old, 1e-12)

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sketchlearn.decoders.counts.channel import Channel
-from sketchlearn.decoders.counts.grid import CountGrid
-from sketchlearn.decoders.counts.prior import CountLaws
+from sketchlearn.decoders.counts.grid import CountGrid, GridTuning
+from sketchlearn.decoders.counts.prior import CountLaws, PriorTuning
+from sketchlearn.errors import ConfigError
 
 LARGEST = 2000
 GRID = CountGrid.up_to(LARGEST)
@@ -76,3 +77,18 @@ def test_bins_are_all_counts_once(largest):
     assert grid.tops[-1] == largest
     assert (np.diff(grid.tops) >= 1).all()
     assert grid.n_bins < 250
+
+
+@given(largest=st.integers(0, 10**6), exact=st.integers(0, 100))
+def test_every_count_is_in_one_bin_however_few_have_their_own(largest, exact):
+    grid = CountGrid.up_to(largest, GridTuning(exact=exact))
+
+    assert grid.tops[-1] == largest
+    assert (np.diff(grid.tops) >= 1).all()
+    assert (grid.tops == np.floor(grid.tops)).all()
+
+
+@pytest.mark.parametrize("filling", [0.0, 1.5, float("nan")])
+def test_a_first_item_of_more_than_all_rows_is_refused(filling):
+    with pytest.raises(ConfigError, match="fillings"):
+        PriorTuning(fillings=(filling,))

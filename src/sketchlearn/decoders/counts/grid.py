@@ -27,6 +27,10 @@ normal law has 1e-15 there."""
 _LONGEST_EXACT = 128
 """Ranges as short as this have a bin for each count, which costs no more."""
 
+_GROWTH = 1.2
+"""Quotient of the ends of an interval: a power law changes by a third in it. Ten times
+longer intervals cost one percent of the accuracy, shorter ones more bins."""
+
 _SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 
@@ -38,9 +42,6 @@ class GridTuning:
     exact: int = 32
     """Counts up to this have a bin of their own in longer ranges: the law of rarer
     items is not smooth there."""
-
-    growth: float = 1.2
-    """Quotient of the ends of an interval: a power law changes by a third in it."""
 
 
 _GRID_TUNING = GridTuning()
@@ -79,7 +80,8 @@ class CountGrid:
             return cls(largest, np.arange(largest + 1.0), np.zeros(0))
         edges = [tuning.exact + 1.0]
         while edges[-1] <= largest:
-            edges.append(min(np.floor(edges[-1] * tuning.growth), largest + 1.0))
+            end = max(np.floor(edges[-1] * _GROWTH), edges[-1] + 1.0)
+            edges.append(min(end, largest + 1.0))
         return cls(largest, np.arange(tuning.exact + 1.0), np.array(edges) - 0.5)
 
     @property

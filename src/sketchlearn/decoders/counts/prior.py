@@ -27,6 +27,7 @@ from scipy.special import betaincc, expit, logit
 
 from sketchlearn.decoders.counts.grid import CountGrid
 from sketchlearn.decoders.counts.learned_laws import LearnedLaws
+from sketchlearn.errors import ConfigError
 
 __all__ = [
     "PRIOR_TUNING",
@@ -81,6 +82,10 @@ class PriorTuning:
 
     trust: float = 1000.0
     """Items that the weights of single shapes count for in a mixture of them."""
+
+    def __post_init__(self) -> None:
+        if not all(0 < beta <= 1 for beta in self.fillings):
+            raise ConfigError(f"fillings must be in (0, 1]; got {self.fillings!r}.")
 
 
 PRIOR_TUNING = PriorTuning()

@@ -98,3 +98,14 @@ def test_shapes_that_do_not_fit_are_refused(anchors, basis, centre):
 def test_products_of_coordinates_that_do_not_exist_are_refused(n_crossed):
     with pytest.raises(FeatureMapError, match="n_crossed must be"):
         CellFeatures(ANCHORS, basis=BASIS, centre=CENTRE, n_crossed=n_crossed)
+
+
+def test_squares_of_anchors_leave_room_for_exact_distances():
+    # Twice a product is below 2**52; with a square of 2**51, the sum is below 2**53.
+    basis, centre = np.ones((1, 129)), np.zeros(1)
+    anchors = np.ones((2, 129))  # of 22 bits: each coordinate has a square of 2**44
+    anchors[1, 0] -= 2.0**-22
+    phi = CellFeatures(anchors[:, :128], basis=basis[:, :128], centre=centre)
+    assert sketch_rows([[1.0], [1.0]], phi).mean[0] == 1.0
+    with pytest.raises(FeatureMapError, match="129 coordinates are too many"):
+        CellFeatures(anchors, basis=basis, centre=centre)

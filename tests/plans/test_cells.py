@@ -7,7 +7,7 @@ from sketchlearn.decoders.moments.covariance.dense import DenseCovariance
 from sketchlearn.decoders.moments.moments import Moments
 from sketchlearn.features.moments import MomentFeatures
 from sketchlearn.features.scaling import Scaling
-from sketchlearn.plans.cells import MixtureCells
+from sketchlearn.plans.cells import ClusterCells, MixtureCells
 from sketchlearn.plans.first_round import FirstRound
 
 RNG = np.random.default_rng(0)
@@ -70,3 +70,20 @@ def test_without_room_or_variance_there_are_no_cells():
     assert plan(3) is None
     assert plan(300, flat=True) is None
     assert plan(12).anchors.shape == (4, 1)
+
+
+def cluster_cells(bound):
+    """Cells of two features of variance one, known to lie within a bound."""
+    moments = Moments(100.0, np.zeros(2), DenseCovariance(np.eye(2)), np.zeros(2), 2)
+    low, high = np.full(2, -bound), np.full(2, bound)
+    phi = MomentFeatures(2, reach=1.0, scaling=Scaling.from_bounds(low, high))
+    known = FirstRound(phi, phi, moments, low, high, 100, "data")
+    return ClusterCells(3).place(known, 0)
+
+
+def test_cells_see_rows_in_their_deviation_unless_bounds_are_wide():
+    near, far = cluster_cells(3.0), cluster_cells(1000.0)
+    deviation = near.basis * near.scaling.factor[:, None]
+    assert np.allclose(deviation.T @ deviation, np.eye(2), atol=1e-4)
+    # A coordinate below eight: what a row adds to the noise of a release is bounded.
+    assert 7.8 < far.value_bound < 8

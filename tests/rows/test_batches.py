@@ -859,6 +859,14 @@ def test_large_frames_and_tables_are_converted_in_parts(monkeypatch):
     assert found[:, 1].sum() == 5
 
 
+@pytest.mark.parametrize(
+    ("n_columns", "n_rows"), [(1, 32_768), (128, 32_768), (256, 16_384), (4096, 2048)]
+)
+def test_batches_hold_four_million_numbers_in_2048_to_32768_rows(n_columns, n_rows):
+    rows = np.broadcast_to(np.zeros(n_columns, np.float32), (33_000, n_columns))
+    assert len(next(iter(open_rows(rows)))) == n_rows
+
+
 def test_peeking_past_the_end_gives_what_there_is():
     assert open_rows(ROWS).peek(100).shape == (5, 2)
     assert open_rows(ROWS).peek(0).shape == (0, 2)

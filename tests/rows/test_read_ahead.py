@@ -119,6 +119,19 @@ def test_row_groups_are_read_apart(tmp_path, monkeypatch):
         assert np.array_equal(np.concatenate(parts), ROWS)
 
 
+@pytest.mark.parametrize(
+    ("group_rows", "n_readers"), [(4096, 3), (65_536, 3), (100, 3)]
+)
+def test_a_reader_has_65536_rows_in_groups_of_any_size(tmp_path, group_rows, n_readers):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": np.zeros(2 * 65_536 + 5000, np.float32)})
+    pq.write_table(table, path, row_group_size=group_rows)
+    readers = open_rows(path)._source.first.readers
+    sizes = [sum(len(batch) for batch in read([0], 10**6)) for read in readers]
+    assert len(sizes) == n_readers
+    assert all(65_536 <= size < 65_536 + group_rows for size in sizes[:-1])
+
+
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_an_error_names_the_first_bad_row_of_many_files(tmp_path, n_jobs):
     for number in range(6):

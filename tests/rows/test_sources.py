@@ -143,7 +143,17 @@ def test_a_stream_that_was_read_to_its_end_is_not_held():
 def test_few_streams_are_held_however_many_are_left_unread():
     for _ in range(30):
         open_rows(map(np.asarray, [ROWS[:4], ROWS[4:]]))
-    assert len(sources._HELD) <= sources._MOST_HELD
+    assert len(sources._HELD) == 8
+
+
+def test_the_last_eight_unread_streams_are_still_known():
+    streams = [map(np.asarray, [ROWS[:4], ROWS[4:]]) for _ in range(9)]
+    for stream in streams:
+        open_rows(stream)
+    for stream in streams[1:]:
+        with pytest.raises(RowsError, match="was opened before"):
+            open_rows(stream)
+    assert id(streams[0]) not in sources._HELD
 
 
 def test_a_list_of_readers_is_opened_once():

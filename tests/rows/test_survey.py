@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchlearn.errors import RowsError
-from sketchlearn.rows import survey
 from sketchlearn.rows.open_rows import open_rows
-from sketchlearn.rows.survey import survey_rows
+from sketchlearn.rows.survey import sample_spans, survey_rows
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(9000, 3)).astype(np.float32)
@@ -30,11 +29,11 @@ def look(data, first_rows=65_536, **options):
 
 
 def expected(rows):
-    """The sample by its definition."""
+    """The sample by its definition: at most eight blocks of 512 rows."""
     stride = 1
-    while len(rows) > survey.BLOCKS * stride * survey.BLOCK_ROWS:
+    while len(rows) > 8 * stride * 512:
         stride *= 2
-    number = np.arange(len(rows)) // survey.BLOCK_ROWS
+    number = np.arange(len(rows)) // 512
     return rows[number % stride == 0]
 
 
@@ -149,4 +148,11 @@ def test_how_a_stream_is_cut_does_not_matter(n_rows, cuts):
 
 def test_samples_of_wide_rows_stay_small():
     found = look(np.zeros((100, 200_000), np.float32))
-    assert found.some.size <= survey.BLOCKS * 2**19
+    assert found.some.size <= 8 * 2**19
+
+
+def test_samples_of_long_inputs_have_more_than_four_blocks_and_at_most_eight():
+    for n_rows in (*range(8 * 512 + 1, 40_000, 97), 10**9, 10**12):
+        spans = sample_spans(n_rows, 512)
+        assert 4 < len(spans) <= 8
+        assert sum(stop - start for start, stop in spans) <= 4096

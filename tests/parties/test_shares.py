@@ -280,6 +280,22 @@ def test_a_key_in_memory_makes_no_share_after_a_fork():
     assert mine(session, None).party == "north"
 
 
+@forks
+def test_a_key_in_memory_is_not_saved_after_a_fork(tmp_path):
+    key = PartyKey.generate()
+
+    def act():
+        try:
+            key.save(tmp_path / "north.key")
+        except SessionError as error:
+            return str(error)
+
+    assert "before the fork" in in_a_child(act)
+    assert not (tmp_path / "north.key").exists()
+    key.save(tmp_path / "north.key")
+    assert in_a_child(lambda: key.save(tmp_path / "again.key")) is None
+
+
 def test_other_charges_of_one_name_still_all_count():
     book = ample()
     session = start(KEYS, **PROMISE)

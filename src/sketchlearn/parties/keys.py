@@ -116,6 +116,7 @@ class PartyKey:
         The file knows the sessions of this key so far, and learns of those to which
         it contributes from now on.
         """
+        self._require_own_process()
         name = os.path.realpath(path_text(path))
         sessions = {session for session, public in _USED if public == self._name}
         files = {*self._files, name} if os.path.exists(name) else self._files
@@ -200,7 +201,7 @@ class PartyKey:
             raise SessionError(
                 "this key is in memory only and belongs to the process that made it: "
                 "after a fork two processes could contribute to one session. Nothing "
-                "was made or spent. Write it to a file before: key.save(path)."
+                "was made or spent. Write it to a file before the fork: key.save(path)."
             )
 
     def _private(self) -> Any:

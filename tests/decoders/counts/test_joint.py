@@ -326,3 +326,15 @@ def test_no_count_is_above_what_a_number_without_signs_holds():
     assert (posterior.interval(0.999)[1] <= held).all()
     assert (posterior.presence[held == 0] == 0).all()
     assert (posterior.below(held) == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sparse_streams_that_their_largest_items_explain_are_exact(seed):
+    rng, shares = np.random.default_rng(seed), np.arange(1, 2001) ** -2.0
+    counts = rng.multinomial(3000, shares / shares.sum())
+    phi = JointCountFeatures(2000, width=200, depth=5, seed=seed)
+    columns = phi.columns_of(np.arange(2000, dtype=np.uint64))
+
+    decoding = decode_counts(columns, columns.T @ counts / 3000, 3000, total=1.0)
+
+    assert np.abs(decoding.params.mean - counts).max() < 0.5

@@ -338,10 +338,15 @@ def _next(
     noise: float,
     tuning: JointTuning,
 ) -> _State:
-    """Estimates and what they leave over, damped."""
+    """Estimates and what they leave over, damped.
+
+    Noise is no less than the one that estimates are given: where the largest items
+    explain all numbers nothing is left over, and the memory of it would grow for ever.
+    """
     part = tuning.damping
     counts = part * mean + (1 - part) * state.counts
-    memory = float((spread * lengths**2).sum()) / max(noise, 1e-300) / table.freedom
+    least = tuning.smallest_noise**2 * float(np.mean(lengths**2))
+    memory = float((spread * lengths**2).sum()) / max(noise, least) / table.freedom
     rest = table.left_over(sums, counts) + memory * state.rest
     rest = part * rest + (1 - part) * state.rest
     return _State(counts, rest)

@@ -102,3 +102,13 @@ def test_fitted_vocabularies_keep_what_ids_are(data, items):
     opened = open_items(data, vocabulary="fit")
     list(opened)
     assert list(opened.vocabulary.items) == items
+
+
+@pytest.mark.parametrize("cut", [-1, -(2**63)])
+def test_negative_integers_are_no_large_ones_of_the_same_bits(cut):
+    signed, unsigned = np.array([cut, 5]), np.array([cut % 2**64, 5], np.uint64)
+
+    for declared, others in ((signed, unsigned), (unsigned, signed)):
+        vocabulary = Vocabulary(declared)
+        assert vocabulary.find(Ids(declared)).tolist() == [0, 1]
+        assert vocabulary.find(Ids(others)).tolist() == [-1, 1]

@@ -202,7 +202,15 @@ class Vocabulary:
         keys = _lookup_keys(ids, self._salt)
         places = np.searchsorted(self._sorted, keys)
         found = self._order[np.minimum(places, len(self) - 1)]
-        return np.where(self._lookup[found] == keys, found, -1)
+        same = self._lookup[found] == keys
+        kind = "i" if isinstance(ids.values, Texts) else ids.values.dtype.kind
+        if not self._is_text and self._is_unsigned != (kind == "u"):
+            same &= keys < np.uint64(2**63)  # -1 and 2**64 - 1 have the same bits
+        return np.where(same, found, -1)
+
+    @property
+    def _is_unsigned(self) -> bool:
+        return bool(pa.types.is_unsigned_integer(self.declared.type))
 
     @property
     def _is_text(self) -> bool:

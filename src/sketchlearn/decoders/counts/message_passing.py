@@ -338,11 +338,7 @@ def _next(
     noise: float,
     tuning: JointTuning,
 ) -> _State:
-    """Estimates and what they leave over, damped.
-
-    Noise is no less than the one that estimates are given: where the largest items
-    explain all numbers nothing is left over, and the memory of it would grow for ever.
-    """
+    """Estimates and what they leave over, damped; its noise is never taken for 0."""
     part = tuning.damping
     counts = part * mean + (1 - part) * state.counts
     least = tuning.smallest_noise**2 * float(np.mean(lengths**2))
